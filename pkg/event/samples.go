@@ -126,7 +126,7 @@ type SourceState struct {
 	// State is a short stable name of the condition (up, no_driver,
 	// not_permitted, hung, ...).
 	State string `json:"state"`
-	// Reason says what is wrong and what to do; "" when up.
+	// Reason says what is wrong or limited and what to do; "" when all is well.
 	Reason string `json:"reason,omitempty"`
 	// Restarts is how often the source's reader process was restarted since the
 	// daemon began.

@@ -1,0 +1,84 @@
+package exporter
+
+import (
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/startupd/startupd/pkg/event"
+	"github.com/startupd/startupd/pkg/phases"
+)
+
+// maxLabel bounds a label value in bytes: a model's name comes out of a log.
+// It leaves room for any unit name (255 bytes).
+const maxLabel = 256
+
+// scrape is one pass over one snapshot.
+type scrape struct {
+	*families
+	ch  chan<- prometheus.Metric
+	now event.Stamp
+}
+
+// send emits one sample. Label values may be any bytes.
+func (s *scrape) send(f family, v float64, labels ...string) {
+	for i, l := range labels {
+		labels[i] = label(l)
+	}
+	s.ch <- prometheus.MustNewConstMetric(f.desc, f.kind, v, labels...)
+}
+
+// sendTime emits a wall-clock time; a time that is not known is absent.
+func (s *scrape) sendTime(f family, t event.Stamp, labels ...string) {
+	if !t.Real.IsZero() {
+		s.send(f, unixSeconds(t.Real), labels...)
+	}
+}
+
+// sendBytes emits a size; nil is absent.
+func (s *scrape) sendBytes(f family, v *uint64, labels ...string) {
+	if v != nil {
+		s.send(f, float64(*v), labels...)
+	}
+}
+
+func (s *scrape) gpu(g *phases.GPU) {
+	index := strconv.Itoa(g.Index)
+	s.sendBytes(s.gpuUsed, g.UsedBytes, index, g.UUID)
+	s.sendBytes(s.gpuTotal, g.TotalBytes, index, g.UUID)
+	s.sendBytes(s.gpuForeign, g.ForeignBytes, index)
+	s.sendBytes(s.gpuUnknown, g.UnattributedBytes, index)
+}
+
+func (s *scrape) source(src phases.Source) {
+	s.send(s.sourceUp, flag(src.Up), src.Source, src.Target)
+	if src.Source == event.SourceJournal {
+		s.send(s.readerStarts, float64(src.Restarts), src.Target)
+	}
+}
+
+func unixSeconds(t time.Time) float64 {
+	return float64(t.Unix()) + float64(t.Nanosecond())/1e9
+}
+
+func flag(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// label makes a valid label value of any bytes.
+func label(v string) string {
+	if len(v) > maxLabel {
+		cut := maxLabel
+		for cut > 0 && !utf8.RuneStart(v[cut]) {
+			cut--
+		}
+		v = v[:cut]
+	}
+	return strings.ToValidUTF8(v, "\uFFFD")
+}
