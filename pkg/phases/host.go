@@ -1,0 +1,199 @@
+package phases
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/startupd/startupd/pkg/event"
+)
+
+// HostOptions are what a Host needs beside its targets.
+type HostOptions struct {
+	// Journal says that a journal source will come. Until it has read the past,
+	// or has said that it can't, what other sources see of the present waits.
+	Journal bool
+	// Resolve configures a target that turns up later (a unit that matches a
+	// glob); nil, or false, means that its events are dropped.
+	Resolve func(target string) (Config, bool)
+	// Replaced is given each startup whose place a later one of its target takes,
+	// in its last form; nil when nobody keeps them.
+	Replaced func(target string, s *Startup)
+}
+
+// Host holds the machines of a host's targets, and what they share. It is not
+// safe for concurrent use.
+type Host struct {
+	opts     HostOptions
+	machines map[string]*Machine
+	saved    map[string]SavedTarget
+	order    []*Machine
+	now      event.Stamp
+	gpus     []GPU
+	sources  []Source
+	journal  journalState
+	// unknown are targets that Resolve refused.
+	unknown map[string]bool
+}
+
+// NewHost returns a host with one machine for each target.
+func NewHost(opts HostOptions, targets ...Config) *Host {
+	h := &Host{opts: opts, machines: map[string]*Machine{}, saved: map[string]SavedTarget{}, unknown: map[string]bool{}}
+	h.journal.known, h.journal.up = opts.Journal, opts.Journal
+	h.SetTargets(targets)
+	return h
+}
+
+// SetTargets takes over a new list of targets. Targets that remain keep their
+// state; those that a glob brought are resolved again.
+func (h *Host) SetTargets(targets []Config) {
+	old := h.machines
+	h.machines, h.order = map[string]*Machine{}, nil
+	clear(h.unknown)
+	for _, cfg := range targets {
+		h.put(old[cfg.Name], cfg)
+	}
+	for name, m := range old {
+		if h.machines[name] != nil || h.opts.Resolve == nil {
+			continue
+		}
+		if cfg, ok := h.opts.Resolve(name); ok {
+			h.put(m, cfg)
+		}
+	}
+}
+
+func (h *Host) put(m *Machine, cfg Config) *Machine {
+	if m == nil {
+		m = NewMachine(cfg)
+		m.replaced = h.opts.Replaced
+		if s, ok := h.saved[cfg.Name]; ok {
+			m.restore(s)
+		}
+	} else {
+		m.configure(cfg)
+	}
+	m.journal = h.journal
+	h.machines[cfg.Name] = m
+	h.order = append(h.order, m)
+	slices.SortFunc(h.order, func(a, b *Machine) int { return strings.Compare(a.cfg.Name, b.cfg.Name) })
+	return m
+}
+
+// machine finds a target's machine, and makes one for a unit of a glob.
+func (h *Host) machine(target string) *Machine {
+	if m := h.machines[target]; m != nil {
+		return m
+	}
+	if h.opts.Resolve == nil || h.unknown[target] {
+		return nil
+	}
+	cfg, ok := h.opts.Resolve(target)
+	if !ok {
+		h.unknown[target] = true
+		return nil
+	}
+	cfg.Name = target
+	return h.put(nil, cfg)
+}
+
+// Apply takes one event.
+func (h *Host) Apply(ev event.Event) {
+	if h.now.IsZero() || ev.At.Boot != h.now.Boot && !ev.At.IsZero() || ev.At.After(h.now) {
+		h.now = ev.At
+	}
+	switch d := ev.Data.(type) {
+	case *event.SourceState:
+		h.onSource(d, ev)
+		return
+	case *event.GPUSample:
+		h.onGPUs(d, ev.At)
+		return
+	case *event.Watermark:
+		h.journal.watermark = ev.At
+	case *event.HealthSample, *event.HostSample:
+		if h.journal.catchingUp() {
+			return
+		}
+	}
+	if ev.Target != "" {
+		if m := h.machine(ev.Target); m != nil {
+			m.journal = h.journal
+			m.Apply(ev)
+		}
+		return
+	}
+	for _, m := range h.order {
+		m.journal = h.journal
+		m.Apply(ev)
+	}
+}
+
+// onSource notes whether a source can see.
+func (h *Host) onSource(d *event.SourceState, ev event.Event) {
+	src := Source{Source: d.Source, Target: ev.Target, Up: d.Up, State: d.State, Reason: d.Reason, Restarts: d.Restarts, Since: ev.At}
+	i := slices.IndexFunc(h.sources, func(s Source) bool { return s.Source == d.Source && s.Target == ev.Target })
+	if i < 0 {
+		h.sources = append(h.sources, src)
+		slices.SortStableFunc(h.sources, func(a, b Source) int { return strings.Compare(a.Target, b.Target) })
+	} else {
+		if h.sources[i].State == src.State {
+			src.Since = h.sources[i].Since
+		}
+		h.sources[i] = src
+	}
+	switch {
+	case d.Source == event.SourceJournal && ev.Target == "":
+		h.journal.known, h.journal.up = true, d.Up
+		for _, m := range h.order {
+			m.journal = h.journal
+		}
+	case d.Source == event.SourceGPU && !d.Up:
+		// The last numbers are no longer true, and none is known instead.
+		h.gpus = nil
+		for _, m := range h.order {
+			m.own = nil
+		}
+	case d.Source == event.SourceHealth && !d.Up:
+		if m := h.machines[ev.Target]; m != nil {
+			m.health = nil
+		}
+	}
+}
+
+// Drain ends the input of every target.
+func (h *Host) Drain() {
+	for _, m := range h.order {
+		m.Drain()
+	}
+}
+
+// Deadline is when the host next wants a Tick; zero when it doesn't.
+func (h *Host) Deadline() event.Stamp {
+	var first event.Stamp
+	for _, m := range h.order {
+		if d := m.Deadline(); !d.IsZero() && (first.IsZero() || d.Before(first)) {
+			first = d
+		}
+	}
+	return first
+}
+
+// Watermark is the time up to which the journal is known; ok is false where no
+// journal source limits the passing of time.
+func (h *Host) Watermark() (at event.Stamp, ok bool) {
+	return h.journal.watermark, h.journal.known && h.journal.up
+}
+
+// Snapshot publishes everything that is known now.
+func (h *Host) Snapshot() *Snapshot {
+	s := &Snapshot{At: h.now, GPUs: slices.Clone(h.gpus), Sources: slices.Clone(h.sources)}
+	for _, m := range h.order {
+		t := m.Target()
+		if h.journal.known && h.journal.up && !h.journal.watermark.IsZero() {
+			lag := max(0, h.now.Sub(h.journal.watermark))
+			t.JournalLag = &lag
+		}
+		s.Targets = append(s.Targets, t)
+	}
+	return s
+}

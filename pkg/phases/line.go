@@ -1,0 +1,384 @@
+package phases
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/startupd/startupd/pkg/event"
+	"github.com/startupd/startupd/pkg/profile"
+)
+
+// onLine takes one line of log.
+func (m *Machine) onLine(l *event.Line, at event.Stamp) {
+	if !m.replayed {
+		m.counters.Lines++
+	}
+	if l.Origin == event.OriginKernel {
+		return
+	}
+	if !m.belongs(l, m.stamp(at)) {
+		if !m.replayed {
+			m.counters.Stale++
+		}
+		return
+	}
+	if l.PID != 0 && len(m.pids) < maxProcesses*4 {
+		m.pids[l.PID] = true
+	}
+	m.line, m.lineAt = l, at
+	for _, s := range m.scans {
+		m.scanned = s.profile
+		s.scanner.Scan(l.Text, m.record)
+		if m.profile != nil {
+			return
+		}
+	}
+}
+
+// belongs says whether the line is of the present startup, which it may begin.
+func (m *Machine) belongs(l *event.Line, at event.Stamp) bool {
+	s := m.cur
+	switch {
+	case s == nil && m.past.has(l.Invocation):
+		return false
+	case s == nil:
+		m.begin(at, l.Invocation, 0)
+	case l.Invocation == "" || l.Invocation == s.pub.Invocation || l.Invocation == s.unitInvocation:
+	case m.past.has(l.Invocation) || at.Before(s.pub.Began):
+		return false
+	case m.adopts(l.Invocation):
+		s.unitInvocation, s.pub.Invocation = s.pub.Invocation, l.Invocation
+	default:
+		m.begin(at, l.Invocation, 0)
+	}
+	return true
+}
+
+// adopts says that a container's ID joins the startup that its unit began.
+func (m *Machine) adopts(id string) bool {
+	s := m.cur
+	return m.cfg.Container != "" && s.unitInvocation == "" && len(id) > invocationLen &&
+		len(s.pub.Invocation) <= invocationLen && s.running()
+}
+
+// invocationLen is the length of systemd's invocation IDs; container IDs are
+// longer.
+const invocationLen = 32
+
+// onRecord takes one record of the line, with the rule that it selects.
+func (m *Machine) onRecord(r *profile.Record) {
+	at := m.recordTime(r)
+	if r.Rule != nil && r.Rule.Banner {
+		m.nextGeneration(r, at)
+	}
+	s := m.cur
+	m.keepLastLine(r)
+	if r.Rule == nil {
+		if r.Known && r.Kind != profile.KindRaw && !m.replayed {
+			m.counters.Unmatched++
+		}
+		m.suspect(r, at)
+		return
+	}
+	if s.serving() && s.readyLog && (r.Rule.Role == profile.RoleFact || r.Rule.Role == profile.RoleReady) {
+		// A server's requests and statistics: millions of them, and no news.
+		return
+	}
+	m.engine(r)
+	ev := Evidence{Source: "log", Rule: r.Rule.ID, Text: r.Message, Cursor: m.line.Cursor, LineNo: m.line.No, At: at}
+	switch r.Rule.Role {
+	case profile.RoleEnter, profile.RoleEnd, profile.RoleFact, profile.RoleReady, profile.RoleProgress:
+		m.milestone(r, ev)
+	case profile.RoleCause, profile.RoleWrapper:
+		m.trouble(r, ev)
+	case profile.RoleStop:
+		s.stopLine = true
+	case profile.RoleBenign:
+		m.countError(r.Rule, "benign")
+	case profile.RoleHeartbeat:
+	}
+	s.seen[r.Rule.ID] = true
+}
+
+// recordTime is when the record was printed: the journal's time (or that of the
+// wrapper around a text), else the engine's own.
+func (m *Machine) recordTime(r *profile.Record) event.Stamp {
+	if !m.lineAt.IsZero() {
+		return m.lineAt
+	}
+	at, ok := m.text.read(r)
+	if !ok {
+		return event.Stamp{}
+	}
+	m.advance(at)
+	m.dateBeginning(at)
+	return at
+}
+
+// dateBeginning gives a startup whose first lines had no time the first one
+// that is known.
+func (m *Machine) dateBeginning(at event.Stamp) {
+	if s := m.cur; s.pub.Began.IsZero() {
+		s.pub.Began, s.pub.Phases[0].Entered, s.lastSign = at, at, at
+		m.since = at
+	}
+}
+
+// nextGeneration opens a new startup inside one invocation: a banner of another
+// main process, after evidence that the one before is gone. A text tells of an
+// exit less often, so there a banner after the weights began to load is enough.
+func (m *Machine) nextGeneration(r *profile.Record, at event.Stamp) {
+	s := m.cur
+	pid := r.PID
+	if pid == 0 {
+		pid = m.line.PID
+	}
+	gone := !s.running() && !s.serving() || s.stopLine || s.exited
+	late := m.cfg.Text && rank(s.phase()) >= rank(Load)
+	other := s.bannerPID == 0 || pid == 0 || s.bannerPID != pid
+	if other && len(s.seen) > 0 && (gone || late) {
+		generation := s.pub.Generation + 1
+		if s.pub.Invocation == "" && m.line.Invocation != "" {
+			generation = 0
+		}
+		m.begin(at, m.line.Invocation, generation)
+	}
+	if m.cur.bannerPID == 0 {
+		m.cur.bannerPID = pid
+	}
+}
+
+// milestone takes a line that tells of the way forward.
+func (m *Machine) milestone(r *profile.Record, ev Evidence) {
+	s := m.cur
+	if r.Rule.FramePhase != "" {
+		m.frame(State(r.Rule.FramePhase), ev)
+		return
+	}
+	if m.profile == nil && r.Rule.Role != profile.RoleFact {
+		m.pin(m.scanned)
+	}
+	if !s.running() {
+		if !m.revocable(r) {
+			return
+		}
+		m.revive()
+	}
+	m.size(r)
+	s.skip(r.Rule)
+	phase, step := State(r.Rule.Phase), r.Rule.Step
+	if a := r.Rule.Await; a != nil && !s.any(a.Rules) && s.any(a.Seen) {
+		phase, step = State(a.Phase), a.Step
+	} else if r.Rule.Role == profile.RoleReady || s.any(r.Rule.ReadyIf) {
+		m.readyByLog(ev)
+		return
+	}
+	if r.Rule.Role == profile.RoleProgress {
+		// Whatever was said before: it is at it.
+		s.unskip(phase)
+	}
+	m.move(phase, step, ev)
+	m.progress(r, phase)
+	if s.news(r) {
+		s.sign(ev.At, clip(ev.Text))
+	}
+}
+
+// frame takes a traceback's frame, which tells what a process died in where no
+// milestone did. It comes after the failure's first line.
+func (m *Machine) frame(phase State, ev Evidence) {
+	s := m.cur
+	switch {
+	case s.running():
+	case s.pub.Outcome == OutcomeFailed && s.fatal && !s.settled:
+		ev.At = s.pub.Ended
+	default:
+		return
+	}
+	if s.enter(phase, ev) && s.running() {
+		m.setState(phase, ev.At)
+	}
+}
+
+// news says whether a milestone tells something that it has not told before: a
+// process's first line of a rule, or a bar that moved, of whichever phase (a
+// draft model loads late). A line that repeats itself is no progress.
+func (s *startup) news(r *profile.Record) bool {
+	if r.Rule.Role == profile.RoleFact {
+		return false
+	}
+	value := 0.0
+	if r.HasProgress {
+		value = r.Done
+	}
+	k := told{rule: r.Rule.ID, process: r.Process}
+	if old, ok := s.told[k]; ok && old == value {
+		return false
+	}
+	k.process = strings.Clone(k.process)
+	s.told[k] = value
+	return true
+}
+
+// move advances the phase and the step.
+func (m *Machine) move(phase State, step string, ev Evidence) {
+	s := m.cur
+	if rank(phase) >= 0 && !s.logLed {
+		s.undoProvisional()
+		s.logLed = true
+		m.setState(s.phase(), ev.At)
+	}
+	if rank(phase) >= 0 && s.enter(phase, ev) {
+		s.trouble = nil
+		m.setState(phase, ev.At)
+	}
+	// A line of an earlier phase (another rank, a draft model) does not name the
+	// step of a later one, but for a second load.
+	if phase == "" || phase == s.phase() {
+		s.setStep(step, ev.At)
+	}
+}
+
+// progress takes a bar's numbers.
+func (m *Machine) progress(r *profile.Record, phase State) {
+	s := m.cur
+	if !r.HasProgress || r.Total <= 0 || phase != "" && phase != s.phase() {
+		return
+	}
+	ratio := min(1, max(0, r.Done/r.Total))
+	s.bar = true
+	s.pub.Progress = &ratio
+	s.pub.ProgressNote = number(r.Done) + "/" + number(r.Total)
+}
+
+func number(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
+
+// revocable says whether a line takes back a failure that rested on a line
+// alone: the start reached something that it had not reached before.
+func (m *Machine) revocable(r *profile.Record) bool {
+	s := m.cur
+	if s.pub.Outcome != OutcomeFailed || !s.fatal || s.exited || s.settled {
+		return false
+	}
+	return r.Rule.Role == profile.RoleReady || rank(State(r.Rule.Phase)) > rank(s.phase())
+}
+
+// trouble takes a line that tells of a failure.
+func (m *Machine) trouble(r *profile.Record, ev Evidence) {
+	s := m.cur
+	verdict := "suspect"
+	if r.Rule.Role == profile.RoleWrapper {
+		verdict = "symptom"
+	}
+	m.countError(r.Rule, verdict)
+	if r.Rule.RevokesReady && s.pub.Outcome == OutcomeServing && !s.readyOK && !s.settled {
+		m.fail("after it was ready: "+clip(ev.Text), ev.At, 0)
+		return
+	}
+	if !s.running() {
+		return
+	}
+	if r.Rule.Waits {
+		return
+	}
+	s.trouble = &ev
+	if r.Rule.Fatal {
+		s.fatal = true
+		m.fail(clip(ev.Text), ev.At, settleFatal)
+	}
+}
+
+// suspect notes a line that no rule knows and that looks like an error.
+func (m *Machine) suspect(r *profile.Record, at event.Stamp) {
+	s := m.cur
+	if !s.running() {
+		return
+	}
+	if r.Level >= profile.LevelError || strings.HasPrefix(r.Message, "Traceback (most recent call last)") {
+		s.trouble = &Evidence{Source: "log", Text: r.Message, Cursor: m.line.Cursor, LineNo: m.line.No, At: at}
+	}
+}
+
+func (m *Machine) countError(r *profile.Rule, verdict string) {
+	class := r.ClassFor(string(m.cur.phase()))
+	if class == "" {
+		class = "unknown"
+	}
+	k := ErrorKey{Class: class, Verdict: verdict}
+	m.cur.pub.Errors[k]++
+	if !m.replayed {
+		m.counters.Errors[k]++
+	}
+}
+
+// readyByLog takes the engine's own word that it serves.
+func (m *Machine) readyByLog(ev Evidence) {
+	s := m.cur
+	s.readyLog = true
+	m.serve(ev, settleReady)
+}
+
+// keepLastLine remembers what each process said last.
+func (m *Machine) keepLastLine(r *profile.Record) {
+	s := m.cur
+	if !s.running() || r.Message == "" {
+		return
+	}
+	name := r.Process
+	if name == "" {
+		name = m.line.Proc
+	}
+	if _, known := s.pub.LastLine[name]; known || len(s.pub.LastLine) < maxProcesses {
+		s.pub.LastLine[strings.Clone(name)] = clip(r.Message)
+	}
+}
+
+// engine keeps what a line tells of the engine itself.
+func (m *Machine) engine(r *profile.Record) {
+	if len(r.Rule.Captures) == 0 || r.Rule.Role == profile.RoleProgress {
+		return
+	}
+	e := &m.cur.pub.Engine
+	if m.profile != nil {
+		e.Name = m.profile.Engine
+	}
+	keep(&e.Version, r.Capture("version"))
+	keep(&e.Model, r.Capture("model"))
+	if port, err := strconv.ParseUint(r.Capture("port"), 10, 16); err == nil && port > 0 {
+		e.Port = int(port)
+	}
+	if host := r.Capture("host"); host != "" {
+		e.Host = strings.Clone(host)
+	}
+}
+
+// keep takes the first value told: a later line may speak of a draft model.
+func keep(field *string, value string) {
+	if *field == "" && value != "" {
+		*field = strings.Clone(clip(value))
+	}
+}
+
+// size keeps the weights' size on one GPU, the largest told.
+func (m *Machine) size(r *profile.Record) {
+	if r.Rule.Weights == "" {
+		return
+	}
+	n, ok := r.Number(r.Rule.Weights)
+	if !ok || n <= 0 {
+		return
+	}
+	if b := uint64(n); m.cur.weights == nil || b > *m.cur.weights {
+		m.cur.weights = &b
+	}
+}
+
+// any says whether one of the rules has matched in this startup.
+func (s *startup) any(rules []string) bool {
+	for _, id := range rules {
+		if s.seen[id] {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,98 @@
+package phases
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/startupd/startupd/pkg/event"
+)
+
+// Saved is what survives a restart of the daemon: counters, and which startups
+// they have counted. Everything else is read again from the journal.
+type Saved struct {
+	Targets map[string]SavedTarget `json:"targets"`
+}
+
+// SavedTarget is one target's part of Saved.
+type SavedTarget struct {
+	Startups     map[Outcome]uint64       `json:"startups"`
+	ServingEnded map[string]uint64        `json:"serving_ended"`
+	PhaseSeconds map[State]Histogram      `json:"phase_seconds"`
+	Gaps         map[event.GapKind]uint64 `json:"gaps"`
+	Errors       []SavedErrors            `json:"errors"`
+	Lines        uint64                   `json:"lines"`
+	Stale        uint64                   `json:"stale"`
+	Unmatched    uint64                   `json:"unmatched"`
+	// Counted are the identities of the newest counted startups, oldest first.
+	Counted []string `json:"counted"`
+	// Past are the newest invocations that are over, oldest first.
+	Past        []string `json:"past"`
+	LastOutcome Outcome  `json:"last_outcome,omitempty"`
+}
+
+// SavedErrors is one series of the error counter.
+type SavedErrors struct {
+	Class   string `json:"class"`
+	Verdict string `json:"verdict"`
+	Count   uint64 `json:"count"`
+}
+
+// Save returns what a later run needs. It shares nothing with the host.
+func (h *Host) Save() Saved {
+	out := Saved{Targets: maps.Clone(h.saved)}
+	for _, m := range h.order {
+		out.Targets[m.cfg.Name] = m.save()
+	}
+	return out
+}
+
+// Restore takes over what an earlier run saved. It is called before the first
+// event.
+func (h *Host) Restore(s Saved) {
+	h.saved = maps.Clone(s.Targets)
+	if h.saved == nil {
+		h.saved = map[string]SavedTarget{}
+	}
+	for _, m := range h.order {
+		if t, ok := h.saved[m.cfg.Name]; ok {
+			m.restore(t)
+		}
+	}
+}
+
+func (m *Machine) save() SavedTarget {
+	c := m.counters.clone()
+	t := SavedTarget{
+		Startups: c.Startups, ServingEnded: c.ServingEnded, PhaseSeconds: c.PhaseSeconds, Gaps: c.Gaps,
+		Lines: c.Lines, Stale: c.Stale, Unmatched: c.Unmatched,
+		Counted: slices.Clone(m.counted.order), Past: slices.Clone(m.past.order), LastOutcome: m.lastOutcome,
+	}
+	for k, n := range c.Errors {
+		t.Errors = append(t.Errors, SavedErrors{Class: k.Class, Verdict: k.Verdict, Count: n})
+	}
+	slices.SortFunc(t.Errors, func(a, b SavedErrors) int {
+		return strings.Compare(a.Class+"/"+a.Verdict, b.Class+"/"+b.Verdict)
+	})
+	return t
+}
+
+func (m *Machine) restore(t SavedTarget) {
+	c := newCounters()
+	maps.Copy(c.Startups, t.Startups)
+	maps.Copy(c.ServingEnded, t.ServingEnded)
+	maps.Copy(c.PhaseSeconds, t.PhaseSeconds)
+	maps.Copy(c.Gaps, t.Gaps)
+	for _, e := range t.Errors {
+		c.Errors[ErrorKey{Class: e.Class, Verdict: e.Verdict}] = e.Count
+	}
+	c.Lines, c.Stale, c.Unmatched = t.Lines, t.Stale, t.Unmatched
+	m.counters = c
+	for _, k := range t.Counted {
+		m.counted.add(k)
+	}
+	for _, k := range t.Past {
+		m.past.add(k)
+	}
+	m.lastOutcome = t.LastOutcome
+}

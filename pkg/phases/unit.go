@@ -1,0 +1,239 @@
+package phases
+
+import (
+	"strings"
+	"time"
+
+	"github.com/startupd/startupd/pkg/event"
+)
+
+// onMessage takes an entry of systemd's own about the unit.
+func (m *Machine) onMessage(d *event.UnitMessage, at event.Stamp) {
+	if d.Message == event.Starting || d.Message == event.Started {
+		m.onStart(d, at)
+		return
+	}
+	if d.Message == event.RestartScheduled && d.Restarts != nil {
+		m.restarts = d.Restarts
+	}
+	s := m.cur
+	if s == nil || !m.concerns(d) {
+		return
+	}
+	switch d.Message {
+	case event.Stopping:
+		s.stopAsked = true
+	case event.ProcessExit:
+		m.onExit(d, at)
+	case event.FailureResult, event.StartFailed:
+		m.gone(reasonOf(d), at)
+	case event.Succeeded, event.Stopped:
+		m.gone("it ended", at)
+	case event.OutOfMemory, event.OOMDKill, event.Coredump:
+		s.trouble = &Evidence{Source: event.SourceJournal, Text: d.Text, Cursor: d.Cursor, At: at}
+	case event.RestartScheduled:
+		m.gone("systemd restarts it", at)
+	}
+}
+
+// onStart takes a start of the unit: a new invocation, or in a text, which has
+// none, a start after an end.
+func (m *Machine) onStart(d *event.UnitMessage, at event.Stamp) {
+	s := m.cur
+	switch {
+	case s == nil:
+		m.begin(at, d.Invocation, 0)
+	case d.Invocation == "":
+		if !s.running() && !s.serving() {
+			m.begin(at, "", s.pub.Generation+1)
+		}
+	case d.Invocation == s.pub.Invocation || d.Invocation == s.unitInvocation:
+	case m.past.has(d.Invocation) || at.Before(s.pub.Began):
+	case m.cfg.Container != "" && s.unitInvocation == "" && s.running() && len(s.pub.Invocation) > invocationLen:
+		s.unitInvocation = d.Invocation
+	default:
+		m.begin(at, d.Invocation, 0)
+	}
+}
+
+// concerns says whether a message is about the present startup.
+func (m *Machine) concerns(d *event.UnitMessage) bool {
+	s := m.cur
+	return d.Invocation == "" || s.pub.Invocation == "" ||
+		d.Invocation == s.pub.Invocation || d.Invocation == s.unitInvocation ||
+		m.cfg.Container != "" && s.unitInvocation == "" && !m.past.has(d.Invocation)
+}
+
+// onExit takes the exit of one of the unit's processes; only that of the main
+// one (ExecStart) ends the start.
+func (m *Machine) onExit(d *event.UnitMessage, at event.Stamp) {
+	if d.Command != "" && d.Command != "ExecStart" {
+		return
+	}
+	m.gone(reasonOf(d), at)
+}
+
+func reasonOf(d *event.UnitMessage) string {
+	switch {
+	case d.ExitCode != "":
+		return strings.TrimSpace("main process " + d.ExitCode + ", status " + d.ExitStatus)
+	case d.Result != "":
+		return "systemd result " + d.Result
+	}
+	return clip(d.Text)
+}
+
+// gone takes the end of the main process or of the unit.
+func (m *Machine) gone(reason string, at event.Stamp) {
+	s := m.cur
+	m.held = false
+	first := !s.exited
+	s.exited = true
+	switch {
+	case s.running() && s.stopAsked:
+		m.finish(OutcomeStopped, "a stop was asked for", at, 0)
+	case s.running():
+		m.finish(OutcomeFailed, "it ended before it was ready: "+reason, at, 0)
+	case s.pub.Outcome == OutcomeFailed && !s.settled:
+		if first && s.fatal {
+			s.pub.Reason += " (" + reason + ")"
+		}
+		m.settle(s)
+	case s.serving():
+		m.endServing(m.endReason(reason), at)
+	case s.stopAsked && m.state == Failed && s.pub.ServingEndReason == "":
+		m.setState(Stopped, at)
+	}
+}
+
+// endReason names the end of a service: stopped, killed or exited.
+func (m *Machine) endReason(reason string) string {
+	switch {
+	case m.cur.stopAsked:
+		return "stopped"
+	case strings.Contains(reason, "killed"), strings.Contains(reason, "dumped"),
+		strings.Contains(reason, "signal"), strings.Contains(reason, "oom-kill"):
+		return "killed"
+	}
+	return "exited"
+}
+
+// holdUnitState is how long systemd's word over D-Bus waits for the journal's,
+// which tells more and comes a little later.
+const holdUnitState = time.Second
+
+// onUnitState takes systemd's view over D-Bus. While the journal can be read it
+// leads, and D-Bus only confirms.
+func (m *Machine) onUnitState(d *event.UnitState, at event.Stamp) {
+	m.unit, m.unitAt = d, at
+	if !d.Loaded {
+		m.restarts = nil
+		return
+	}
+	restarts := d.Restarts
+	m.restarts, m.mainPID, m.controlGroup = &restarts, d.MainPID, d.ControlGroup
+	m.choose(d.ExecStart)
+	if m.journal.known && m.journal.up {
+		m.held, m.heldUntil = true, at.Add(holdUnitState)
+		return
+	}
+	m.applyUnitState(d, at)
+}
+
+// choose picks the profile by the unit's command line.
+func (m *Machine) choose(command string) {
+	if m.profile != nil || command == "" {
+		return
+	}
+	for _, s := range m.scans {
+		if s.profile.DetectCommand(command) {
+			m.pin(s.profile)
+			return
+		}
+	}
+}
+
+// applyUnitState acts on systemd's view where the journal has not done so.
+func (m *Machine) applyUnitState(d *event.UnitState, at event.Stamp) {
+	s := m.cur
+	same := s != nil && (d.Invocation == "" || s.pub.Invocation == d.Invocation || s.unitInvocation == d.Invocation)
+	switch d.ActiveState {
+	case "active", "activating", "reloading":
+		if d.Invocation != "" && !same && !m.past.has(d.Invocation) && d.SubState != "auto-restart" {
+			m.beginByUnit(d, at)
+		}
+	case "failed":
+		if same && (s.running() || s.serving() || !s.settled) {
+			m.gone("systemd result "+d.Result, at)
+		}
+		if s == nil {
+			m.setState(Failed, at)
+		}
+	case "inactive":
+		if same && (s.running() || s.serving()) {
+			m.gone("systemd result "+d.Result, at)
+		}
+		if s == nil || !s.running() && !s.serving() && s.pub.Outcome != OutcomeFailed {
+			m.setState(Stopped, at)
+		}
+	}
+}
+
+// beginByUnit opens a startup on systemd's word alone.
+func (m *Machine) beginByUnit(d *event.UnitState, at event.Stamp) {
+	began := at
+	if !d.InactiveExit.IsZero() {
+		began = d.InactiveExit
+	}
+	if s := m.cur; s != nil && m.cfg.Container != "" && s.unitInvocation == "" && s.running() {
+		s.unitInvocation = d.Invocation
+		return
+	}
+	m.begin(began, d.Invocation, 0)
+	m.cur.pub.AttachedLate = at.Sub(began) > lateAfter
+	m.cur.pub.Phases[0].Evidence = Evidence{Source: event.SourceUnit, Text: "systemd: " + d.ActiveState, At: at}
+}
+
+// onHealth takes a probe of the served endpoint.
+func (m *Machine) onHealth(d *event.HealthSample, at event.Stamp) {
+	m.health = d
+	s := m.cur
+	if s == nil {
+		return
+	}
+	switch d.Status {
+	case event.HealthClosed, event.HealthNotReady:
+		s.closedSeen = true
+	case event.HealthReady:
+		if !s.closedSeen && !s.pub.AttachedLate && !s.readyLog {
+			return
+		}
+		s.readyOK = true
+		m.serve(Evidence{Source: event.SourceHealth, Text: d.URL + " answers that it is ready", At: at}, 0)
+	case event.HealthUnknown:
+	}
+	m.disagree = ""
+	if s.serving() && s.readyLog && d.Status != event.HealthReady && d.Status != event.HealthUnknown && at.Sub(s.pub.Ended) > settleReady {
+		m.disagree = "the log says that it serves, the probe of " + d.URL + " finds it " + string(d.Status)
+	}
+}
+
+// serve ends a start well. A later confirmation makes it final.
+func (m *Machine) serve(ev Evidence, settle time.Duration) {
+	s := m.cur
+	if s.pub.Outcome == OutcomeServing {
+		if settle == 0 {
+			m.settle(s)
+		}
+		return
+	}
+	if !s.running() {
+		if !s.fatal || s.exited || s.settled {
+			return
+		}
+		m.revive()
+	}
+	s.enter(Serving, ev)
+	s.trouble = nil
+	m.finish(OutcomeServing, clip(ev.Text), ev.At, settle)
+}
