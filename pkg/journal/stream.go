@@ -1,0 +1,114 @@
+package journal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+)
+
+// errIdle says that a reader has written nothing for a while.
+var errIdle = errors.New("journal reader is idle")
+
+// stream decodes what a reader child writes.
+type stream struct {
+	child child
+	out   readCloser
+	dec   *Decoder
+	wait  time.Duration // for the reader to write something
+}
+
+func openStream(ctx context.Context, l launcher, q *request) (*stream, error) {
+	c, out, err := l.start(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	s := &stream{child: c, out: out}
+	s.dec = NewDecoder(s)
+	return s, nil
+}
+
+// Read reads what the child writes, for its Decoder.
+func (s *stream) Read(p []byte) (int, error) {
+	if err := s.out.SetReadDeadline(time.Now().Add(s.wait)); err != nil {
+		return 0, fmt.Errorf("journal reader: %w", err)
+	}
+	return s.out.Read(p)
+}
+
+// next returns the next entry; errIdle when none came for a while, io.EOF when the reader has done what it was asked for, and
+// another error when it failed.
+func (s *stream) next(wait time.Duration) (*Entry, error) {
+	s.wait = wait
+	if err := s.dec.more(); errors.Is(err, os.ErrDeadlineExceeded) {
+		return nil, errIdle
+	}
+	// What has begun must go on: a reader may stop inside an entry.
+	s.wait = muteAfter
+	e, err := s.dec.Decode()
+	if err == nil {
+		return e, nil
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return nil, fmt.Errorf("the journal reader was mute for %v inside an entry", muteAfter)
+	}
+	var trunc *TruncatedError
+	if err != io.EOF && !errors.As(err, &trunc) {
+		return nil, err
+	}
+	if werr := s.child.wait(); werr != nil {
+		return nil, werr
+	}
+	return nil, err
+}
+
+// found is an entry that a query was for.
+type found struct {
+	cursor     string
+	invocation string // or the container's ID; "" when the entry tells none
+}
+
+// query returns at most limit entries.
+func query(ctx context.Context, l launcher, q request, limit int) ([]found, error) {
+	q.Limit, q.Cursors = limit, true
+	s, err := openStream(ctx, l, &q)
+	if err != nil {
+		return nil, err
+	}
+	defer s.child.kill()
+	var all []found
+	for len(all) < limit {
+		e, err := s.next(patience)
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		if e.Has(Cursor) {
+			all = append(all, found{cursor: e.String(Cursor), invocation: invocationOf(e)})
+		}
+	}
+	return all, nil
+}
+
+// first is query for one entry; the zero value when there is none.
+func first(ctx context.Context, l launcher, q request) (found, error) {
+	all, err := query(ctx, l, q, 1)
+	if err != nil || len(all) == 0 {
+		return found{}, err
+	}
+	return all[0], nil
+}
+
+func invocationOf(e *Entry) string {
+	switch {
+	case e.Is(PID, "1"):
+		return e.String(Invocation)
+	case e.Has(ContainerName):
+		return containerID(e)
+	}
+	return e.String(SystemdInvocation)
+}
