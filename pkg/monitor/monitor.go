@@ -177,8 +177,9 @@ func (l *Loop) Snapshot() *phases.Snapshot { return l.snapshot.Load() }
 // reader has not seen, until ctx ends.
 func (l *Loop) Subscribe(ctx context.Context) <-chan *phases.Snapshot {
 	ch := make(chan *phases.Snapshot, 1)
-	ch <- l.Snapshot()
 	l.mu.Lock()
+	// Under the lock: a snapshot that is published meanwhile comes after it.
+	ch <- l.Snapshot()
 	l.subscribers[ch] = struct{}{}
 	l.mu.Unlock()
 	context.AfterFunc(ctx, func() {

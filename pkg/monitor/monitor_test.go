@@ -103,6 +103,39 @@ func TestTimeDoesNotOvertakeTheJournal(t *testing.T) {
 	})
 }
 
+// A verdict that can't come must not keep the loop awake.
+func TestABlindLoopSleeps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		now := clock()
+		set, err := profile.Builtin()
+		if err != nil {
+			t.Fatal(err)
+		}
+		turns := 0
+		host := phases.NewHost(phases.HostOptions{}, phases.Config{Name: unit, Profiles: set.Profiles()})
+		l := New(Options{Host: host, Clock: now, OnTurn: func() { turns++ }})
+		go func() {
+			if err := l.Run(ctx); err != nil {
+				t.Error(err)
+			}
+		}()
+		err = l.Emit(ctx, []event.Event{
+			line(now(), loading),
+			{At: now(), Data: &event.SourceState{Source: event.SourceJournal, State: "not_permitted"}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(2 * time.Hour)
+		synctest.Wait()
+		if turns > 7300 {
+			t.Errorf("%d turns in two hours, want one a second", turns)
+		}
+	})
+}
+
 func TestSubscriberSeesTheNewest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

@@ -21,15 +21,15 @@ func (h *Host) onGPUs(d *event.GPUSample, at event.Stamp) {
 		pub.UnattributedBytes = held(g, owners, unattributed)
 		h.gpus = append(h.gpus, pub)
 	}
-	if h.journal.catchingUp() {
-		return
-	}
 	for _, m := range h.order {
+		if m.journal.catchingUp() {
+			continue
+		}
 		m.replayed = false
 		m.advance(at)
 		own, busy := m.ownMemory(d, owners)
 		m.onMemory(own, busy, at)
-		m.expire()
+		m.expire(m.heard(d))
 	}
 }
 
@@ -81,7 +81,7 @@ func (h *Host) unresolved(owners map[int]owner) []*Machine {
 		for _, o := range owners {
 			found = found || o.machine == m
 		}
-		if s := m.cur; !found && s != nil && (s.running() || s.serving()) {
+		if s := m.cur; !found && s != nil && s.alive() {
 			out = append(out, m)
 		}
 	}
@@ -146,8 +146,7 @@ func (m *Machine) containerIs(id string) bool {
 		return true
 	}
 	s := m.cur
-	return c != "" && s != nil && len(s.pub.Invocation) >= 12 && len(s.pub.Invocation) != invocationLen &&
-		strings.HasPrefix(id, s.pub.Invocation)
+	return s != nil && m.isContainer(s.pub.Invocation) && len(s.pub.Invocation) >= 12 && strings.HasPrefix(id, s.pub.Invocation)
 }
 
 // titled says whether a process's title is that of a process that the target's

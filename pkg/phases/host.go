@@ -47,6 +47,10 @@ func NewHost(opts HostOptions, targets ...Config) *Host {
 // state; those that a glob brought are resolved again.
 func (h *Host) SetTargets(targets []Config) {
 	old := h.machines
+	for name, m := range old {
+		// One that comes back later goes on counting from here.
+		h.saved[name] = m.save()
+	}
 	h.machines, h.order = map[string]*Machine{}, nil
 	clear(h.unknown)
 	for _, cfg := range targets {
@@ -60,6 +64,7 @@ func (h *Host) SetTargets(targets []Config) {
 			h.put(m, cfg)
 		}
 	}
+	h.sources = slices.DeleteFunc(h.sources, func(s Source) bool { return s.Target != "" && h.machines[s.Target] == nil })
 }
 
 func (h *Host) put(m *Machine, cfg Config) *Machine {
@@ -72,7 +77,7 @@ func (h *Host) put(m *Machine, cfg Config) *Machine {
 	} else {
 		m.configure(cfg)
 	}
-	m.journal = h.journal
+	m.journal.known, m.journal.up, m.journal.boot = h.journal.known, h.journal.up, h.journal.boot
 	h.machines[cfg.Name] = m
 	h.order = append(h.order, m)
 	slices.SortFunc(h.order, func(a, b *Machine) int { return strings.Compare(a.cfg.Name, b.cfg.Name) })
@@ -98,9 +103,7 @@ func (h *Host) machine(target string) *Machine {
 
 // Apply takes one event.
 func (h *Host) Apply(ev event.Event) {
-	if h.now.IsZero() || ev.At.Boot != h.now.Boot && !ev.At.IsZero() || ev.At.After(h.now) {
-		h.now = ev.At
-	}
+	h.now = h.journal.forward(h.now, ev.At)
 	switch d := ev.Data.(type) {
 	case *event.SourceState:
 		h.onSource(d, ev)
@@ -109,27 +112,27 @@ func (h *Host) Apply(ev event.Event) {
 		h.onGPUs(d, ev.At)
 		return
 	case *event.Watermark:
-		h.journal.watermark = ev.At
-	case *event.HealthSample, *event.HostSample:
-		if h.journal.catchingUp() {
-			return
-		}
+		h.journal.mark(ev.At)
 	}
 	if ev.Target != "" {
 		if m := h.machine(ev.Target); m != nil {
-			m.journal = h.journal
 			m.Apply(ev)
+			if ev.At.IsZero() {
+				h.now = h.journal.forward(h.now, m.now) // the text's own time
+			}
 		}
 		return
 	}
 	for _, m := range h.order {
-		m.journal = h.journal
 		m.Apply(ev)
 	}
 }
 
 // onSource notes whether a source can see.
 func (h *Host) onSource(d *event.SourceState, ev event.Event) {
+	if ev.Target != "" && h.machines[ev.Target] == nil {
+		return
+	}
 	src := Source{Source: d.Source, Target: ev.Target, Up: d.Up, State: d.State, Reason: d.Reason, Restarts: d.Restarts, Since: ev.At}
 	i := slices.IndexFunc(h.sources, func(s Source) bool { return s.Source == d.Source && s.Target == ev.Target })
 	if i < 0 {
@@ -145,7 +148,7 @@ func (h *Host) onSource(d *event.SourceState, ev event.Event) {
 	case d.Source == event.SourceJournal && ev.Target == "":
 		h.journal.known, h.journal.up = true, d.Up
 		for _, m := range h.order {
-			m.journal = h.journal
+			m.journal.known, m.journal.up = true, d.Up
 		}
 	case d.Source == event.SourceGPU && !d.Up:
 		// The last numbers are no longer true, and none is known instead.
@@ -155,7 +158,7 @@ func (h *Host) onSource(d *event.SourceState, ev event.Event) {
 		}
 	case d.Source == event.SourceHealth && !d.Up:
 		if m := h.machines[ev.Target]; m != nil {
-			m.health = nil
+			m.health, m.disagree = nil, ""
 		}
 	}
 }
@@ -188,7 +191,7 @@ func (h *Host) Watermark() (at event.Stamp, ok bool) {
 func (h *Host) Snapshot() *Snapshot {
 	s := &Snapshot{At: h.now, GPUs: slices.Clone(h.gpus), Sources: slices.Clone(h.sources)}
 	for _, m := range h.order {
-		t := m.Target()
+		t := m.target(h.now)
 		if h.journal.known && h.journal.up && !h.journal.watermark.IsZero() {
 			lag := max(0, h.now.Sub(h.journal.watermark))
 			t.JournalLag = &lag

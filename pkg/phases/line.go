@@ -26,12 +26,16 @@ func (m *Machine) onLine(l *event.Line, at event.Stamp) {
 		m.pids[l.PID] = true
 	}
 	m.line, m.lineAt = l, at
+	m.known, m.matched = false, false
 	for _, s := range m.scans {
 		m.scanned = s.profile
 		s.scanner.Scan(l.Text, m.record)
 		if m.profile != nil {
-			return
+			break
 		}
+	}
+	if m.known && !m.matched && !m.replayed {
+		m.counters.Unmatched++
 	}
 }
 
@@ -43,27 +47,18 @@ func (m *Machine) belongs(l *event.Line, at event.Stamp) bool {
 		return false
 	case s == nil:
 		m.begin(at, l.Invocation, 0)
+		m.attach()
 	case l.Invocation == "" || l.Invocation == s.pub.Invocation || l.Invocation == s.unitInvocation:
-	case m.past.has(l.Invocation) || at.Before(s.pub.Began):
+	case m.past.has(l.Invocation) || m.older(at):
 		return false
-	case m.adopts(l.Invocation):
+	case m.adopts(l.Invocation, at):
 		s.unitInvocation, s.pub.Invocation = s.pub.Invocation, l.Invocation
 	default:
 		m.begin(at, l.Invocation, 0)
+		m.attach()
 	}
 	return true
 }
-
-// adopts says that a container's ID joins the startup that its unit began.
-func (m *Machine) adopts(id string) bool {
-	s := m.cur
-	return m.cfg.Container != "" && s.unitInvocation == "" && len(id) > invocationLen &&
-		len(s.pub.Invocation) <= invocationLen && s.running()
-}
-
-// invocationLen is the length of systemd's invocation IDs; container IDs are
-// longer.
-const invocationLen = 32
 
 // onRecord takes one record of the line, with the rule that it selects.
 func (m *Machine) onRecord(r *profile.Record) {
@@ -74,18 +69,17 @@ func (m *Machine) onRecord(r *profile.Record) {
 	s := m.cur
 	m.keepLastLine(r)
 	if r.Rule == nil {
-		if r.Known && r.Kind != profile.KindRaw && !m.replayed {
-			m.counters.Unmatched++
-		}
+		m.known = m.known || r.Known && r.Kind != profile.KindRaw
 		m.suspect(r, at)
 		return
 	}
+	m.matched = true
 	if s.serving() && s.readyLog && (r.Rule.Role == profile.RoleFact || r.Rule.Role == profile.RoleReady) {
 		// A server's requests and statistics: millions of them, and no news.
 		return
 	}
 	m.engine(r)
-	ev := Evidence{Source: "log", Rule: r.Rule.ID, Text: r.Message, Cursor: m.line.Cursor, LineNo: m.line.No, At: at}
+	ev := Evidence{Source: "log", Rule: r.Rule.ID, Text: clip(r.Message), Cursor: m.line.Cursor, LineNo: m.line.No, At: at}
 	switch r.Rule.Role {
 	case profile.RoleEnter, profile.RoleEnd, profile.RoleFact, profile.RoleReady, profile.RoleProgress:
 		m.milestone(r, ev)
@@ -118,9 +112,16 @@ func (m *Machine) recordTime(r *profile.Record) event.Stamp {
 // dateBeginning gives a startup whose first lines had no time the first one
 // that is known.
 func (m *Machine) dateBeginning(at event.Stamp) {
-	if s := m.cur; s.pub.Began.IsZero() {
-		s.pub.Began, s.pub.Phases[0].Entered, s.lastSign = at, at, at
-		m.since = at
+	s := m.cur
+	if !s.pub.Began.IsZero() {
+		return
+	}
+	s.pub.Began, s.lastSign, m.since = at, at, at
+	for i := range s.pub.Phases {
+		s.pub.Phases[i].Entered = at
+	}
+	if !s.running() {
+		s.pub.Ended, s.settleAt = at, at.Add(settleFatal)
 	}
 }
 
@@ -136,12 +137,12 @@ func (m *Machine) nextGeneration(r *profile.Record, at event.Stamp) {
 	gone := !s.running() && !s.serving() || s.stopLine || s.exited
 	late := m.cfg.Text && rank(s.phase()) >= rank(Load)
 	other := s.bannerPID == 0 || pid == 0 || s.bannerPID != pid
-	if other && len(s.seen) > 0 && (gone || late) {
-		generation := s.pub.Generation + 1
-		if s.pub.Invocation == "" && m.line.Invocation != "" {
-			generation = 0
+	if other && len(s.seen) > 0 && (gone || late) && !at.Before(s.over()) {
+		invocation, generation := s.pub.Invocation, s.pub.Generation+1
+		if invocation == "" && m.line.Invocation != "" {
+			invocation, generation = m.line.Invocation, 0
 		}
-		m.begin(at, m.line.Invocation, generation)
+		m.begin(at, invocation, generation)
 	}
 	if m.cur.bannerPID == 0 {
 		m.cur.bannerPID = pid
@@ -196,7 +197,7 @@ func (m *Machine) frame(phase State, ev Evidence) {
 		return
 	}
 	if s.enter(phase, ev) && s.running() {
-		m.setState(phase, ev.At)
+		m.setState(phase, s.entered())
 	}
 }
 
@@ -230,7 +231,7 @@ func (m *Machine) move(phase State, step string, ev Evidence) {
 	}
 	if rank(phase) >= 0 && s.enter(phase, ev) {
 		s.trouble = nil
-		m.setState(phase, ev.At)
+		m.setState(phase, s.entered())
 	}
 	// A line of an earlier phase (another rank, a draft model) does not name the
 	// step of a later one, but for a second load.
@@ -282,7 +283,8 @@ func (m *Machine) trouble(r *profile.Record, ev Evidence) {
 		return
 	}
 	s.trouble = &ev
-	if r.Rule.Fatal {
+	// What a stop sets off is no failure.
+	if r.Rule.Fatal && !s.stopAsked {
 		s.fatal = true
 		m.fail(clip(ev.Text), ev.At, settleFatal)
 	}
@@ -295,7 +297,7 @@ func (m *Machine) suspect(r *profile.Record, at event.Stamp) {
 		return
 	}
 	if r.Level >= profile.LevelError || strings.HasPrefix(r.Message, "Traceback (most recent call last)") {
-		s.trouble = &Evidence{Source: "log", Text: r.Message, Cursor: m.line.Cursor, LineNo: m.line.No, At: at}
+		s.trouble = &Evidence{Source: "log", Text: clip(r.Message), Cursor: m.line.Cursor, LineNo: m.line.No, At: at}
 	}
 }
 

@@ -3,7 +3,6 @@ package phases
 import (
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/startupd/startupd/pkg/event"
 	"github.com/startupd/startupd/pkg/profile"
@@ -44,9 +43,10 @@ type Machine struct {
 	// record is Scan's callback, made once so that a line costs no closure.
 	record func(*profile.Record)
 
-	// now is the newest event's time, line the line that is being scanned.
-	now  event.Stamp
-	line *event.Line
+	// now is the newest event's time, read that of the last entry of the log, line
+	// the line that is being scanned.
+	now, read event.Stamp
+	line      *event.Line
 	// lineAt is the line's own time; zero when it tells none.
 	lineAt event.Stamp
 	// scanned is the profile whose scanner is at work.
@@ -54,13 +54,15 @@ type Machine struct {
 	text    textClock
 	// replayed says that an earlier run has counted the present event.
 	replayed bool
+	// known and matched say that the line is an engine's, and that a rule knows it.
+	known, matched bool
 
 	state State
 	since event.Stamp
-	// cur is the present or last startup, prev the one before it, settledLast
-	// the last one whose outcome is final; nil when there is none.
-	cur, prev, settledLast *startup
-	past                   ring
+	// cur is the present or last startup, settledLast the last one whose outcome
+	// is final; nil when there is none.
+	cur, settledLast *startup
+	past             ring
 
 	counters    Counters
 	counted     ring
@@ -71,12 +73,13 @@ type Machine struct {
 	controlGroup string
 	// engineCgroup is the engine's container's; "" when it has none.
 	engineCgroup string
-	// unit is systemd's last state; nil when not known. held is when a state
-	// that the journal has not confirmed yet is acted upon.
-	unit      *event.UnitState
-	unitAt    event.Stamp
-	held      bool
-	heldUntil event.Stamp
+	// unit is systemd's last state, of unitAt; nil when not known. unitBegan is
+	// when its invocation began; zero when not known. held says that the journal
+	// has not confirmed it yet: it is acted upon at heldUntil.
+	unit              *event.UnitState
+	unitAt, unitBegan event.Stamp
+	held              bool
+	heldUntil         event.Stamp
 
 	health   *event.HealthSample
 	own      map[int]uint64
@@ -93,16 +96,6 @@ type scan struct {
 	scanner *profile.Scanner
 }
 
-// journalState is what a verdict needs to know of the evidence's freshness.
-type journalState struct {
-	// known is false where no journal source exists (a file, a text).
-	known, up bool
-	watermark event.Stamp
-}
-
-// catchingUp says that the past is still being read.
-func (j journalState) catchingUp() bool { return j.known && j.up && j.watermark.IsZero() }
-
 // NewMachine returns a machine that has seen nothing.
 func NewMachine(cfg Config) *Machine {
 	m := &Machine{
@@ -114,8 +107,10 @@ func NewMachine(cfg Config) *Machine {
 	return m
 }
 
-// configure takes over a new configuration and keeps what was seen.
+// configure takes over a new configuration and keeps what was seen, the engine
+// that was recognised too.
 func (m *Machine) configure(cfg Config) {
+	chosen := m.profile
 	m.cfg = cfg
 	m.text.year = cfg.Year
 	profiles := cfg.Profiles
@@ -130,6 +125,11 @@ func (m *Machine) configure(cfg Config) {
 	if len(profiles) == 1 {
 		m.profile = profiles[0]
 	}
+	for _, p := range profiles {
+		if chosen != nil && p.Engine == chosen.Engine {
+			m.pin(p)
+		}
+	}
 }
 
 // pin chooses the profile for good.
@@ -139,12 +139,48 @@ func (m *Machine) pin(p *profile.Profile) {
 	}
 	m.profile = p
 	m.scans = slices.DeleteFunc(m.scans, func(s scan) bool { return s.profile != p })
+	m.omit()
+}
+
+// omit notes the phases that the engine does not have.
+func (m *Machine) omit() {
+	if m.profile == nil || m.cur == nil {
+		return
+	}
+	for _, p := range Phases() {
+		if !m.profile.HasPhase(string(p)) && !slices.Contains(m.cur.pub.Skipped, p) {
+			m.cur.pub.Skipped = append(m.cur.pub.Skipped, p)
+		}
+	}
 }
 
 // Apply takes one event of the target.
 func (m *Machine) Apply(ev event.Event) {
 	m.replayed = ev.Replayed
+	if m.replayed {
+		// Of a target that came later, the past is read while others are followed.
+		m.journal.watermark = event.Stamp{}
+	}
+	switch d := ev.Data.(type) {
+	case *event.Watermark:
+		m.journal.mark(ev.At)
+	case *event.HealthSample, *event.HostSample:
+		if m.journal.catchingUp() {
+			return
+		}
+	case *event.UnitMessage:
+		m.read = m.stamp(ev.At)
+	case *event.Line:
+		if d.Origin != event.OriginKernel {
+			m.read = m.stamp(ev.At)
+		}
+	}
 	m.advance(ev.At)
+	m.dispatch(ev)
+	m.expire(m.heard(ev.Data))
+}
+
+func (m *Machine) dispatch(ev event.Event) {
 	switch d := ev.Data.(type) {
 	case *event.Line:
 		m.onLine(d, ev.At)
@@ -158,26 +194,10 @@ func (m *Machine) Apply(ev event.Event) {
 		m.onHealth(d, ev.At)
 	case *event.HostSample:
 		m.onVitals(d, ev.At)
-	case *event.Tick, *event.Watermark:
+	case *event.Watermark:
+		m.rebooted(ev.At)
+	case *event.Tick:
 	}
-	m.expire()
-}
-
-// advance moves the machine's time on; it never goes back.
-func (m *Machine) advance(at event.Stamp) {
-	if m.now.IsZero() || at.Boot != "" && at.Boot != m.now.Boot || at.After(m.now) {
-		if !at.IsZero() {
-			m.now = at
-		}
-	}
-}
-
-// stamp is at, or the text's own time where at is not known.
-func (m *Machine) stamp(at event.Stamp) event.Stamp {
-	if at.IsZero() {
-		return m.text.now
-	}
-	return at
 }
 
 func (m *Machine) setState(s State, at event.Stamp) {
@@ -186,144 +206,9 @@ func (m *Machine) setState(s State, at event.Stamp) {
 	}
 }
 
-// begin opens a new startup.
-func (m *Machine) begin(at event.Stamp, invocation string, generation int) {
-	if m.cur != nil {
-		if m.cur.running() {
-			m.finish(OutcomeFailed, "a new start began before it was ready", at, 0)
-		} else if m.cur.serving() {
-			m.endServing("exited", at)
-		}
-		m.settle(m.cur)
-		if m.replaced != nil {
-			m.replaced(m.cfg.Name, m.cur.publish(m.now))
-		}
-		m.past.add(m.cur.pub.Invocation)
-		m.past.add(m.cur.unitInvocation)
-		m.prev = m.cur
-	}
-	m.cur = newStartup(at, invocation, generation)
-	if m.unit != nil && m.unit.Invocation != "" && m.unit.Invocation == invocation && !m.unit.InactiveExit.IsZero() {
-		m.attach(m.unit.InactiveExit)
-	}
-	m.disagree = ""
-	m.own = nil
-	clear(m.pids)
-	m.setState(Spawn, at)
-}
-
-// lateAfter is how long after systemd's own time of start the first evidence
-// may come before it counts as an attach in the middle.
-const lateAfter = 5 * time.Second
-
-// attach corrects the beginning of a startup whose first lines are missing.
-func (m *Machine) attach(began event.Stamp) {
-	s := m.cur
-	if s.pub.Began.Sub(began) > lateAfter {
-		s.pub.AttachedLate = true
-		s.pub.Began = began
-		s.pub.Phases[0].Entered = began
-	}
-}
-
-// finish ends the present startup. settle is how long the outcome may still be
-// revoked.
-func (m *Machine) finish(outcome Outcome, reason string, at event.Stamp, settle time.Duration) {
-	s := m.cur
-	last := s.pub.Phases[len(s.pub.Phases)-1]
-	if at.Before(last.Entered) {
-		at = last.Entered
-	}
-	s.pub.Outcome, s.pub.Reason, s.pub.Ended = outcome, reason, at
-	s.settleAt = at.Add(settle)
-	s.pub.Stalled, s.pub.StalledReason, s.pub.Slow = false, "", false
-	m.setState(map[Outcome]State{OutcomeServing: Serving, OutcomeFailed: Failed, OutcomeStopped: Stopped}[outcome], at)
-	if settle == 0 {
-		m.settle(s)
-	}
-}
-
-// fail ends a running startup, or a ready one that could not keep its promise.
-func (m *Machine) fail(reason string, at event.Stamp, settle time.Duration) {
-	if s := m.cur; s.pub.Outcome == OutcomeServing {
-		s.readyLog, s.readyOK = false, false
-	}
-	m.finish(OutcomeFailed, reason, at, settle)
-}
-
-// revive takes a failure back that rested on a line alone.
-func (m *Machine) revive() {
-	s := m.cur
-	s.fatal, s.trouble = false, nil
-	s.pub.Outcome, s.pub.Reason, s.pub.Ended = OutcomeNone, "", event.Stamp{}
-	s.settleAt = event.Stamp{}
-	m.setState(s.phase(), m.now)
-}
-
-func (m *Machine) endServing(reason string, at event.Stamp) {
-	s := m.cur
-	if !s.serving() {
-		return
-	}
-	m.settle(s)
-	s.pub.ServingEnded, s.pub.ServingEndReason = at, reason
-	if reason == "stopped" {
-		m.setState(Stopped, at)
-	} else {
-		m.setState(Failed, at)
-	}
-	if !s.endSettled && m.countable(s.key()+"/end", at) {
-		m.counters.ServingEnded[reason]++
-	}
-	s.endSettled = true
-}
-
-// settle makes a startup's outcome final and counts it, once for all runs of
-// the daemon.
-func (m *Machine) settle(s *startup) {
-	if s.settled || s.running() {
-		return
-	}
-	s.settled = true
-	m.settledLast, m.lastOutcome = s, s.pub.Outcome
-	if !m.countable(s.key(), s.pub.Ended) {
-		return
-	}
-	m.counters.Startups[s.pub.Outcome]++
-	s.completed(m.counters.observe)
-}
-
-// countable says whether a fact of that identity is to be counted, and notes
-// that it was.
-func (m *Machine) countable(key string, at event.Stamp) bool {
-	if m.counted.has(key) || !m.cfg.CountFrom.IsZero() && at.Before(m.cfg.CountFrom) {
-		return false
-	}
-	m.counted.add(key)
-	return true
-}
-
-// Drain ends the input: what was still open to revocation becomes final, and a
-// start that ended in trouble has failed.
-func (m *Machine) Drain() {
-	s := m.cur
-	if s == nil {
-		return
-	}
-	if s.running() {
-		switch {
-		case s.stopLine && !s.stopAsked:
-			m.finish(OutcomeFailed, "it was told to stop before it was ready", m.now, 0)
-		case s.trouble != nil:
-			m.finish(OutcomeFailed, "its log ends in an error: "+clip(s.trouble.Text), m.now, 0)
-		}
-	}
-	m.settle(s)
-}
-
 // expire does what the time that has passed asks for.
-func (m *Machine) expire() {
-	if m.held && !m.journal.catchingUp() && !m.now.Before(m.heldUntil) {
+func (m *Machine) expire(now event.Stamp) {
+	if m.held && !m.journal.catchingUp() && passed(m.heldUntil, now) {
 		m.held = false
 		m.applyUnitState(m.unit, m.unitAt)
 	}
@@ -331,17 +216,20 @@ func (m *Machine) expire() {
 	if s == nil {
 		return
 	}
-	if !s.running() && !s.settled && !m.now.Before(s.settleAt) {
+	if !s.running() && !s.settled && passed(s.settleAt, now) {
 		m.settle(s)
 	}
 	if s.running() {
-		m.judge()
+		m.judge(now)
 	}
 }
 
 // Deadline is when the machine next wants a Tick; zero when it doesn't.
 func (m *Machine) Deadline() event.Stamp {
 	var first event.Stamp
+	if m.journal.catchingUp() {
+		return first
+	}
 	want := func(at event.Stamp) {
 		if !at.IsZero() && (first.IsZero() || at.Before(first)) {
 			first = at
@@ -362,7 +250,11 @@ func (m *Machine) Deadline() event.Stamp {
 }
 
 // Target publishes the machine's state.
-func (m *Machine) Target() Target {
+func (m *Machine) Target() Target { return m.target(m.now) }
+
+// target publishes the state as it is at now: the host's time, which other
+// targets' events move on too.
+func (m *Machine) target(now event.Stamp) Target {
 	t := Target{
 		Name: m.cfg.Name, State: m.state, Since: m.since, LastOutcome: m.lastOutcome,
 		Counters: m.counters.clone(), Restarts: m.restarts, Disagreement: m.disagree,
@@ -372,7 +264,7 @@ func (m *Machine) Target() Target {
 		t.GPUMemory = m.own
 	}
 	if m.cur != nil {
-		t.Startup = m.cur.publish(m.now)
+		t.Startup = m.cur.publish(now)
 		t.Ready = m.ready()
 	}
 	switch {
@@ -380,7 +272,7 @@ func (m *Machine) Target() Target {
 	case m.settledLast == m.cur:
 		t.Last = t.Startup
 	default:
-		t.Last = m.settledLast.publish(m.now)
+		t.Last = m.settledLast.publish(now)
 	}
 	return t
 }

@@ -21,7 +21,7 @@ const (
 	loaded = 0.8
 	// risen is the growth that contexts and communication buffers don't reach.
 	risen = 4 << 30
-	// moved is the change between two samples that counts as progress.
+	// moved is the change that counts as progress.
 	moved = 64 << 20
 )
 
@@ -32,7 +32,10 @@ type memoryWatch struct {
 }
 
 type gpuWatch struct {
-	base, last uint64
+	// last is the memory at the last sample that could tell it, of lastAt; signed
+	// is that of the last change that counted as progress.
+	base, last, signed uint64
+	lastAt             event.Stamp
 	// anchor is the memory since anchorAt that it has stayed level with.
 	anchor   uint64
 	anchorAt event.Stamp
@@ -43,13 +46,18 @@ type gpuWatch struct {
 func (m *Machine) onMemory(own map[int]uint64, busy bool, at event.Stamp) {
 	m.own = own
 	s := m.cur
-	if s == nil || !s.running() || own == nil {
+	if s == nil || !s.alive() || own == nil {
+		return
+	}
+	changed := s.memory.update(own, at)
+	if s.serving() {
+		m.resident()
 		return
 	}
 	if busy {
 		s.busy = true
 	}
-	if s.memory.update(own, at) {
+	if changed {
 		s.sign(at, "GPU memory of the unit changed")
 	}
 	plateau := s.memory.level(at, m.expected())
@@ -77,13 +85,14 @@ func (w *memoryWatch) update(own map[int]uint64, at event.Stamp) bool {
 	for gpu, used := range own {
 		g := w.gpus[gpu]
 		if g == nil {
-			w.gpus[gpu] = &gpuWatch{base: used, last: used, anchor: used, anchorAt: at}
+			w.gpus[gpu] = &gpuWatch{base: used, last: used, lastAt: at, signed: used, anchor: used, anchorAt: at}
 			continue
 		}
-		if diff(used, g.last) >= moved {
+		if diff(used, g.signed) >= moved {
 			any = true
+			g.signed = used
 		}
-		g.last = used
+		g.last, g.lastAt = used, at
 		if diff(used, g.anchor) > max(levelBytes, uint64(level*float64(g.anchor))) {
 			g.anchor, g.anchorAt = used, at
 		}
@@ -98,7 +107,7 @@ func (w *memoryWatch) level(at event.Stamp, expected *uint64) bool {
 	}
 	lo, hi := ^uint64(0), uint64(0)
 	for _, g := range w.gpus {
-		if at.Sub(g.anchorAt) < dwell || g.last < g.base+risen {
+		if g.lastAt != at || at.Sub(g.anchorAt) < dwell || g.last < g.base+risen {
 			return false
 		}
 		lo, hi = min(lo, g.last), max(hi, g.last)
@@ -161,7 +170,7 @@ func (m *Machine) moveByMemory(plateau bool) {
 func (m *Machine) provisional(phase State, ev Evidence) {
 	ev.Provisional = true
 	if m.cur.enter(phase, ev) {
-		m.setState(phase, ev.At)
+		m.setState(phase, m.cur.entered())
 	}
 }
 

@@ -33,15 +33,16 @@ func (m *Machine) budget() (quiet, limit time.Duration) {
 	return info.Quiet, limit
 }
 
-// judge says whether a running start is slow or stalled.
-func (m *Machine) judge() {
+// judge says whether a running start is slow or stalled at the time up to which
+// the journal is known.
+func (m *Machine) judge(now event.Stamp) {
 	s := m.cur
 	quiet, limit := m.budget()
 	if quiet == 0 || m.blind() {
 		s.pub.Stalled, s.pub.StalledReason, s.pub.Slow = false, "", false
 		return
 	}
-	silent := m.now.Sub(s.lastSign)
+	silent := now.Sub(s.lastSign)
 	s.pub.Stalled = silent >= limit
 	s.pub.Slow = silent >= quiet && !s.pub.Stalled
 	s.pub.StalledReason = ""
@@ -64,7 +65,7 @@ func (m *Machine) blind() bool {
 func (m *Machine) stallDeadline() event.Stamp {
 	s := m.cur
 	quiet, limit := m.budget()
-	if quiet == 0 || s.pub.Stalled {
+	if quiet == 0 || s.pub.Stalled || m.blind() {
 		return event.Stamp{}
 	}
 	if !s.pub.Slow && limit > quiet {

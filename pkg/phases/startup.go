@@ -71,9 +71,13 @@ func newStartup(at event.Stamp, invocation string, generation int) *startup {
 	}
 }
 
-// key identifies the startup across runs of the daemon.
-func (s *startup) key() string {
-	return s.pub.Invocation + "/" + strconv.Itoa(s.pub.Generation)
+// key identifies the startup across runs of the daemon, by an ID of its
+// invocation; where there is none, by its beginning.
+func (s *startup) key(invocation string) string {
+	if invocation == "" {
+		invocation = strconv.FormatInt(s.pub.Began.Real.UnixMicro(), 10)
+	}
+	return invocation + "/" + strconv.Itoa(s.pub.Generation)
 }
 
 func (s *startup) running() bool { return s.pub.Outcome == OutcomeNone }
@@ -81,6 +85,23 @@ func (s *startup) running() bool { return s.pub.Outcome == OutcomeNone }
 func (s *startup) serving() bool {
 	return s.pub.Outcome == OutcomeServing && s.pub.ServingEndReason == ""
 }
+
+// alive says that the engine starts or serves.
+func (s *startup) alive() bool { return s.running() || s.serving() }
+
+// over is when the engine was gone; zero while it is alive.
+func (s *startup) over() event.Stamp {
+	switch {
+	case s.alive():
+		return event.Stamp{}
+	case s.pub.Outcome == OutcomeServing:
+		return s.pub.ServingEnded
+	}
+	return s.pub.Ended
+}
+
+// entered is when the last phase was entered.
+func (s *startup) entered() event.Stamp { return s.pub.Phases[len(s.pub.Phases)-1].Entered }
 
 // phase is the last phase entered.
 func (s *startup) phase() State {
@@ -100,10 +121,9 @@ func (s *startup) enter(phase State, ev Evidence) bool {
 	if rank(phase) <= rank(s.phase()) || slices.Contains(s.pub.Skipped, phase) {
 		return false
 	}
-	last := &s.pub.Phases[len(s.pub.Phases)-1]
 	at := ev.At
-	if at.Before(last.Entered) {
-		at = last.Entered
+	if at.Before(s.entered()) {
+		at = s.entered()
 	}
 	s.skipUpTo(phase, at)
 	s.pub.Phases = append(s.pub.Phases, Phase{Phase: phase, Entered: at, Evidence: ev})
@@ -117,6 +137,20 @@ func (s *startup) skipUpTo(phase State, at event.Stamp) {
 	for _, p := range Phases() {
 		if rank(p) > rank(s.phase()) && rank(p) < rank(phase) && slices.Contains(s.pub.Skipped, p) {
 			s.pub.Phases = append(s.pub.Phases, Phase{Phase: p, Entered: at, Done: true, Skipped: true})
+		}
+	}
+}
+
+// revokeServing makes the phase before serving last until the engine failed: it
+// reached serving for no time.
+func (s *startup) revokeServing(at event.Stamp) {
+	for i := len(s.pub.Phases) - 1; i > 0; i-- {
+		p := &s.pub.Phases[i]
+		if !p.Skipped && p.Phase != Serving {
+			return
+		}
+		if at.After(p.Entered) {
+			p.Entered = at
 		}
 	}
 }
@@ -172,7 +206,7 @@ func (s *startup) end(i int, now event.Stamp) event.Stamp {
 		return s.pub.Phases[i+1].Entered
 	case s.pub.Phases[i].Phase == Serving && !s.pub.ServingEnded.IsZero():
 		return s.pub.ServingEnded
-	case s.pub.Phases[i].Phase != Serving && !s.pub.Ended.IsZero():
+	case (s.pub.Phases[i].Phase != Serving || s.pub.Outcome != OutcomeServing) && !s.pub.Ended.IsZero():
 		return s.pub.Ended
 	}
 	return now
@@ -184,7 +218,7 @@ func (s *startup) publish(now event.Stamp) *Startup {
 	pub.Phases = slices.Clone(s.pub.Phases)
 	for i := range pub.Phases {
 		p := &pub.Phases[i]
-		p.Done = i+1 < len(pub.Phases) || !s.running() && p.Phase != Serving
+		p.Done = i+1 < len(pub.Phases) || !s.alive() || s.serving() && p.Phase != Serving
 		p.Seconds = max(0, s.end(i, now).Sub(p.Entered).Seconds())
 	}
 	pub.PlateauGPUs = slices.Clone(s.memory.plateau)

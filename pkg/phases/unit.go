@@ -13,7 +13,7 @@ func (m *Machine) onMessage(d *event.UnitMessage, at event.Stamp) {
 		m.onStart(d, at)
 		return
 	}
-	if d.Message == event.RestartScheduled && d.Restarts != nil {
+	if d.Message == event.RestartScheduled && d.Restarts != nil && (m.unit == nil || at.After(m.unitAt)) {
 		m.restarts = d.Restarts
 	}
 	s := m.cur
@@ -48,8 +48,8 @@ func (m *Machine) onStart(d *event.UnitMessage, at event.Stamp) {
 			m.begin(at, "", s.pub.Generation+1)
 		}
 	case d.Invocation == s.pub.Invocation || d.Invocation == s.unitInvocation:
-	case m.past.has(d.Invocation) || at.Before(s.pub.Began):
-	case m.cfg.Container != "" && s.unitInvocation == "" && s.running() && len(s.pub.Invocation) > invocationLen:
+	case m.past.has(d.Invocation) || m.older(at):
+	case m.lacksUnit() && s.running():
 		s.unitInvocation = d.Invocation
 	default:
 		m.begin(at, d.Invocation, 0)
@@ -61,7 +61,7 @@ func (m *Machine) concerns(d *event.UnitMessage) bool {
 	s := m.cur
 	return d.Invocation == "" || s.pub.Invocation == "" ||
 		d.Invocation == s.pub.Invocation || d.Invocation == s.unitInvocation ||
-		m.cfg.Container != "" && s.unitInvocation == "" && !m.past.has(d.Invocation)
+		m.lacksUnit() && !m.past.has(d.Invocation)
 }
 
 // onExit takes the exit of one of the unit's processes; only that of the main
@@ -86,7 +86,6 @@ func reasonOf(d *event.UnitMessage) string {
 // gone takes the end of the main process or of the unit.
 func (m *Machine) gone(reason string, at event.Stamp) {
 	s := m.cur
-	m.held = false
 	first := !s.exited
 	s.exited = true
 	switch {
@@ -125,9 +124,16 @@ const holdUnitState = time.Second
 // onUnitState takes systemd's view over D-Bus. While the journal can be read it
 // leads, and D-Bus only confirms.
 func (m *Machine) onUnitState(d *event.UnitState, at event.Stamp) {
+	if m.unit == nil || m.unit.Invocation != d.Invocation {
+		m.unitBegan = d.InactiveExit
+		if m.unit != nil && autoRestarts(m.unit) {
+			// InactiveExit may be of the moment when the pause before it began.
+			m.unitBegan = at
+		}
+	}
 	m.unit, m.unitAt = d, at
 	if !d.Loaded {
-		m.restarts = nil
+		m.restarts, m.mainPID, m.controlGroup = nil, 0, ""
 		return
 	}
 	restarts := d.Restarts
@@ -139,6 +145,10 @@ func (m *Machine) onUnitState(d *event.UnitState, at event.Stamp) {
 	}
 	m.applyUnitState(d, at)
 }
+
+// autoRestarts says that the unit waits for its next start (auto-restart,
+// auto-restart-queued).
+func autoRestarts(d *event.UnitState) bool { return strings.HasPrefix(d.SubState, "auto-restart") }
 
 // choose picks the profile by the unit's command line.
 func (m *Machine) choose(command string) {
@@ -156,24 +166,34 @@ func (m *Machine) choose(command string) {
 // applyUnitState acts on systemd's view where the journal has not done so.
 func (m *Machine) applyUnitState(d *event.UnitState, at event.Stamp) {
 	s := m.cur
+	if s != nil && !otherBoot(at, s.pub.Began) && at.Before(s.pub.Began) {
+		return // the journal has told of a later start meanwhile
+	}
 	same := s != nil && (d.Invocation == "" || s.pub.Invocation == d.Invocation || s.unitInvocation == d.Invocation)
 	switch d.ActiveState {
 	case "active", "activating", "reloading":
-		if d.Invocation != "" && !same && !m.past.has(d.Invocation) && d.SubState != "auto-restart" {
+		if d.Invocation != "" && !same && !m.past.has(d.Invocation) && !autoRestarts(d) {
 			m.beginByUnit(d, at)
 		}
+	case "deactivating":
+		// An end by itself leaves no main process to be sent SIGTERM.
+		if same && s.alive() && d.SubState == "stop-sigterm" && d.MainPID != 0 && d.Result == "success" {
+			s.stopAsked = true
+		}
 	case "failed":
-		if same && (s.running() || s.serving() || !s.settled) {
+		if same && (s.alive() || !s.settled) {
 			m.gone("systemd result "+d.Result, at)
 		}
 		if s == nil {
 			m.setState(Failed, at)
 		}
 	case "inactive":
-		if same && (s.running() || s.serving()) {
+		// An engine that died with status 0 leaves it inactive too: what is known of
+		// a startup's end stands.
+		if same && s.alive() {
 			m.gone("systemd result "+d.Result, at)
 		}
-		if s == nil || !s.running() && !s.serving() && s.pub.Outcome != OutcomeFailed {
+		if s == nil {
 			m.setState(Stopped, at)
 		}
 	}
@@ -182,10 +202,10 @@ func (m *Machine) applyUnitState(d *event.UnitState, at event.Stamp) {
 // beginByUnit opens a startup on systemd's word alone.
 func (m *Machine) beginByUnit(d *event.UnitState, at event.Stamp) {
 	began := at
-	if !d.InactiveExit.IsZero() {
-		began = d.InactiveExit
+	if !m.unitBegan.IsZero() {
+		began = m.unitBegan
 	}
-	if s := m.cur; s != nil && m.cfg.Container != "" && s.unitInvocation == "" && s.running() {
+	if s := m.cur; s != nil && m.lacksUnit() && (s.running() || s.serving() && !began.After(s.pub.Began)) {
 		s.unitInvocation = d.Invocation
 		return
 	}
@@ -205,8 +225,12 @@ func (m *Machine) onHealth(d *event.HealthSample, at event.Stamp) {
 	case event.HealthClosed, event.HealthNotReady:
 		s.closedSeen = true
 	case event.HealthReady:
-		if !s.closedSeen && !s.pub.AttachedLate && !s.readyLog {
-			return
+		if !s.closedSeen && !s.readyLog {
+			if !s.pub.AttachedLate {
+				return
+			}
+			// It was ready when it was first looked at: no start that was seen.
+			m.counted.add(s.key(s.pub.Invocation))
 		}
 		s.readyOK = true
 		m.serve(Evidence{Source: event.SourceHealth, Text: d.URL + " answers that it is ready", At: at}, 0)

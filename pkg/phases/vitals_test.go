@@ -295,3 +295,38 @@ func TestAnyOrderKeepsThePartition(t *testing.T) {
 		}
 	}
 }
+
+// Growth that is slow from sample to sample is progress all the same.
+func TestSlowGrowthOfMemoryIsASign(t *testing.T) {
+	s := newScript(t)
+	s.line(0, lineLoad)
+	quiet, _ := s.host.machines[unit].budget()
+	for sec := 0.0; sec <= quiet.Seconds()+10; sec++ {
+		s.memory(sec, 8, 1+sec*0.03)
+	}
+	if s.startup().Stalled || s.startup().Slow {
+		t.Error("30 MiB/s on each GPU are no progress")
+	}
+}
+
+func TestAGPUThatIsLostHasNoPlateau(t *testing.T) {
+	s := newScript(t)
+	s.line(0, lineLoad)
+	s.memory(0, 2, 0.5)
+	s.memory(20, 2, 73.7)
+	s.memory(25, 1, 73.7)
+	s.memory(31, 1, 73.7)
+	if got := s.startup().PlateauGPUs; len(got) != 0 {
+		t.Errorf("plateau on %v, though GPU 1 can't be read", got)
+	}
+}
+
+// A daemon that begins while the engine serves reads of its weights in the log.
+func TestPlateauAfterARestartOfTheDaemon(t *testing.T) {
+	s := newScript(t)
+	s.goodStart(0)
+	s.memory(2000, 8, 80)
+	if got := len(s.startup().PlateauGPUs); got != 8 {
+		t.Errorf("plateau on %d GPUs, want 8", got)
+	}
+}
