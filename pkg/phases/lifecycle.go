@@ -91,7 +91,7 @@ func (m *Machine) fail(reason string, at event.Stamp, settle time.Duration) {
 // revive takes a failure back that rested on a line alone.
 func (m *Machine) revive() {
 	s := m.cur
-	s.fatal, s.trouble = false, nil
+	s.fatal, s.trouble = false, ""
 	s.pub.Outcome, s.pub.Reason, s.pub.Ended = OutcomeNone, "", event.Stamp{}
 	s.settleAt = event.Stamp{}
 	m.setState(s.phase(), m.now)
@@ -123,6 +123,7 @@ func (m *Machine) settle(s *startup) {
 	}
 	s.settled = true
 	m.settledLast, m.lastOutcome = s, s.pub.Outcome
+	m.learn(s)
 	if !m.countable(s, "", s.pub.Ended) {
 		return
 	}
@@ -160,8 +161,8 @@ func (m *Machine) Drain() {
 			m.finish(OutcomeStopped, "a stop was asked for", m.now, 0)
 		case s.stopLine:
 			m.finish(OutcomeFailed, "it was told to stop before it was ready", m.now, 0)
-		case s.trouble != nil:
-			m.finish(OutcomeFailed, "its log ends in an error: "+clip(s.trouble.Text), m.now, 0)
+		case s.trouble != "":
+			m.finish(OutcomeFailed, "its log ends in an error: "+s.trouble, m.now, 0)
 		}
 	}
 	m.settle(s)

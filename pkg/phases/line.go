@@ -1,6 +1,7 @@
 package phases
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -230,7 +231,7 @@ func (m *Machine) move(phase State, step string, ev Evidence) {
 		m.setState(s.phase(), ev.At)
 	}
 	if rank(phase) >= 0 && s.enter(phase, ev) {
-		s.trouble = nil
+		s.trouble = ""
 		m.setState(phase, s.entered())
 	}
 	// A line of an earlier phase (another rank, a draft model) does not name the
@@ -282,7 +283,7 @@ func (m *Machine) trouble(r *profile.Record, ev Evidence) {
 	if r.Rule.Waits {
 		return
 	}
-	s.trouble = &ev
+	s.complain(ev.Text)
 	// What a stop sets off is no failure.
 	if r.Rule.Fatal && !s.stopAsked {
 		s.fatal = true
@@ -297,7 +298,7 @@ func (m *Machine) suspect(r *profile.Record, at event.Stamp) {
 		return
 	}
 	if r.Level >= profile.LevelError || strings.HasPrefix(r.Message, "Traceback (most recent call last)") {
-		s.trouble = &Evidence{Source: "log", Text: clip(r.Message), Cursor: m.line.Cursor, LineNo: m.line.No, At: at}
+		s.complain(r.Message)
 	}
 }
 
@@ -337,12 +338,12 @@ func (m *Machine) keepLastLine(r *profile.Record) {
 
 // engine keeps what a line tells of the engine itself.
 func (m *Machine) engine(r *profile.Record) {
-	if len(r.Rule.Captures) == 0 || r.Rule.Role == profile.RoleProgress {
-		return
-	}
 	e := &m.cur.pub.Engine
 	if m.profile != nil {
 		e.Name = m.profile.Engine
+	}
+	if !slices.ContainsFunc(r.Rule.Captures, tellsEngine) {
+		return
 	}
 	keep(&e.Version, r.Capture("version"))
 	keep(&e.Model, r.Capture("model"))
@@ -352,6 +353,16 @@ func (m *Machine) engine(r *profile.Record) {
 	if host := r.Capture("host"); host != "" {
 		e.Host = strings.Clone(host)
 	}
+}
+
+// tellsEngine says whether a capture of that name describes the engine. The
+// others are not worth a second match of the line.
+func tellsEngine(capture string) bool {
+	switch capture {
+	case "version", "model", "host", "port", "addr":
+		return true
+	}
+	return false
 }
 
 // keep takes the first value told: a later line may speak of a draft model.

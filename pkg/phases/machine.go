@@ -67,6 +67,9 @@ type Machine struct {
 	counters    Counters
 	counted     ring
 	lastOutcome Outcome
+	// typical is how long each phase of the last good start took, in seconds; nil
+	// when none was seen whole.
+	typical map[State]float64
 
 	restarts     *int
 	mainPID      int
@@ -265,6 +268,7 @@ func (m *Machine) target(now event.Stamp) Target {
 	}
 	if m.cur != nil {
 		t.Startup = m.cur.publish(now)
+		t.Startup.ExpectedServing = m.expect(t.Startup, now)
 		t.Ready = m.ready()
 	}
 	switch {

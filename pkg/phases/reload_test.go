@@ -100,3 +100,29 @@ func TestATargetThatComesBackGoesOnCounting(t *testing.T) {
 	s.exit(2, "exited", "1")
 	s.wantCounts(0, 1, 0)
 }
+
+func TestExpectedServingComesFromTheLastGoodStart(t *testing.T) {
+	s := newScript(t)
+	s.line(0, lineVersion)
+	s.line(1, lineLoad)
+	if got := s.startup().ExpectedServing; !got.IsZero() {
+		t.Fatalf("a first start is expected to serve at %v", got)
+	}
+	s.inv = other
+	s.goodStart(100) // spawn 21 s, load 529 s until Dynamo, 792 s in all
+	s.tick(900)
+	saved := s.host.Save()
+
+	s = newScript(t)
+	s.host.Restore(saved)
+	s.inv = "33333333333333333333333333333333"
+	s.line(2000, lineVersion)
+	if got := s.startup().ExpectedServing.Sub(at(2000)).Seconds(); got != 792 {
+		t.Errorf("at its beginning it is %v s away, want the last start's 792", got)
+	}
+	s.line(2031, lineLoad)
+	s.tick(2041)
+	if got := s.startup().ExpectedServing.Sub(at(2041)).Seconds(); got != 792-21-10 {
+		t.Errorf("ten seconds into the load it is %v s away, want %v", got, 792-21-10)
+	}
+}

@@ -29,6 +29,8 @@ type SavedTarget struct {
 	// Past are the newest invocations that are over, oldest first.
 	Past        []string `json:"past"`
 	LastOutcome Outcome  `json:"last_outcome,omitempty"`
+	// Typical is how long each phase of the last good start took, in seconds.
+	Typical map[State]float64 `json:"typical,omitempty"`
 }
 
 // SavedErrors is one series of the error counter.
@@ -66,7 +68,7 @@ func (m *Machine) save() SavedTarget {
 	t := SavedTarget{
 		Startups: c.Startups, ServingEnded: c.ServingEnded, PhaseSeconds: c.PhaseSeconds, Gaps: c.Gaps,
 		Lines: c.Lines, Stale: c.Stale, Unmatched: c.Unmatched,
-		Counted: slices.Clone(m.counted.order), Past: slices.Clone(m.past.order), LastOutcome: m.lastOutcome,
+		Counted: slices.Clone(m.counted.order), Past: slices.Clone(m.past.order), LastOutcome: m.lastOutcome, Typical: maps.Clone(m.typical),
 	}
 	for k, n := range c.Errors {
 		t.Errors = append(t.Errors, SavedErrors{Class: k.Class, Verdict: k.Verdict, Count: n})
@@ -94,5 +96,5 @@ func (m *Machine) restore(t SavedTarget) {
 	for _, k := range t.Past {
 		m.past.add(k)
 	}
-	m.lastOutcome = t.LastOutcome
+	m.lastOutcome, m.typical = t.LastOutcome, maps.Clone(t.Typical)
 }

@@ -121,7 +121,8 @@ type Startup struct {
 	Progress *float64
 	// ProgressNote says what Progress counts ("12/64 shards", "41.2 of 73.7 GiB").
 	ProgressNote string
-	// ExpectedServing is the estimated moment of serving; zero when not known.
+	// ExpectedServing is when it will serve if its phases take as long as in the
+	// target's last good start; zero when there was none, or when it stalls.
 	ExpectedServing event.Stamp
 	Stalled         bool
 	// StalledReason names the step, its budget and the last vital sign.
@@ -188,8 +189,6 @@ type Engine struct {
 	// Host and Port are where it says it will serve; zero when not told.
 	Host string
 	Port int
-	// Facts are the captures of fact rules, by rule and capture name.
-	Facts map[string]string
 }
 
 // Gap is a hole in the evidence.

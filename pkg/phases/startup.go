@@ -1,6 +1,7 @@
 package phases
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strconv"
@@ -29,8 +30,8 @@ type startup struct {
 	// fatal is true while the failure rests on a line alone, so that progress
 	// can still revoke it.
 	fatal bool
-	// trouble is the last error evidence that nothing has cleared.
-	trouble *Evidence
+	// trouble is the last error's text that nothing has cleared; "" for none.
+	trouble string
 	// bannerPID is the process that printed the banner; 0 when not told.
 	bannerPID int
 	// closedSeen: the probe found the port not ready since this start began, so
@@ -188,6 +189,9 @@ func (s *startup) setStep(step string, at event.Stamp) {
 		s.pub.Step, s.pub.StepBegan = step, at
 	}
 }
+
+// complain notes what looks like an error.
+func (s *startup) complain(text string) { s.trouble = cmp.Or(clip(text), "an error without a text") }
 
 // sign restarts the stall clock.
 func (s *startup) sign(at event.Stamp, note string) {

@@ -30,7 +30,7 @@ func (m *Machine) onMessage(d *event.UnitMessage, at event.Stamp) {
 	case event.Succeeded, event.Stopped:
 		m.gone("it ended", at)
 	case event.OutOfMemory, event.OOMDKill, event.Coredump:
-		s.trouble = &Evidence{Source: event.SourceJournal, Text: d.Text, Cursor: d.Cursor, At: at}
+		s.complain(d.Text)
 	case event.RestartScheduled:
 		m.gone("systemd restarts it", at)
 	}
@@ -258,6 +258,6 @@ func (m *Machine) serve(ev Evidence, settle time.Duration) {
 		m.revive()
 	}
 	s.enter(Serving, ev)
-	s.trouble = nil
+	s.trouble = ""
 	m.finish(OutcomeServing, clip(ev.Text), ev.At, settle)
 }
