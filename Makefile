@@ -62,7 +62,7 @@ check: ## Format, vet, staticcheck, architecture, metric names.
 
 .PHONY: race
 race: ## Unit tests with the race detector, with and without libsystemd.
-	$(GO) test -race -tags '$(TAGS)' $(shell $(GO) list ./... | grep -vE '/test/(corpus|bench|e2e)$$')
+	$(GO) test -race -tags '$(TAGS)' $(shell $(GO) list ./... | grep -vE '/test/(arch|corpus|bench|e2e)$$')
 	$(GO) test ./pkg/journal ./cmd/...
 
 .PHONY: corpus

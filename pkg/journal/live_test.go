@@ -186,7 +186,7 @@ func TestLiveJournal(t *testing.T) {
 			}
 			stop()
 			next(25)
-			s, stop = startSource(t, Options{Reader: o.Reader, Targets: o.Targets, Resume: s.Applied()}, w)
+			_, stop = startSource(t, Options{Reader: o.Reader, Targets: o.Targets, Resume: s.Applied()}, w)
 			w.until(t, next(3))
 			stop()
 			got := w.lines()

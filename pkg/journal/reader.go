@@ -21,48 +21,13 @@ const (
 	slowPoll = 250 * time.Millisecond
 	// watermarkEvery bounds how often an idle reader says so.
 	watermarkEvery = 250 * time.Millisecond
+	// lookEvery bounds how long an entry can stay unseen that libsystemd passed
+	// over (see jr_again).
+	lookEvery = 100 * time.Millisecond
 	// writeDelay is what journald may take from an entry's stamp to its place
 	// in the file. It stamps at the start of its event loop's round.
 	writeDelay = 50 * time.Millisecond
 )
-
-// wantedField is a field that the reader child passes on.
-type wantedField struct {
-	name string
-	// always: for each entry. The others come only for an entry that is no mere
-	// line of a unit, which one of the conditions below tells.
-	always  bool
-	present bool
-	equals  string // one of several words
-	ends    string
-}
-
-// wantedFields is what the Mapper reads of the entries.
-func wantedFields(q *request) []wantedField {
-	names := fieldNames()
-	var w []wantedField
-	for f := BootID + 1; f < numFields; f++ {
-		a := wantedField{name: names[f]}
-		switch f {
-		case PID:
-			a.always, a.equals = true, "1"
-		case Message, SystemdUnit, SystemdInvocation, LineBreak:
-			a.always = true
-		case SystemdCgroup:
-			a.always = q.all()
-		case Transport:
-			a.equals = "kernel driver"
-		case MessageID, ContainerName:
-			a.present = true
-		case SyslogIdentifier:
-			a.equals = ownName
-		case Exe:
-			a.ends = "/" + ownName
-		}
-		w = append(w, a)
-	}
-	return w
-}
 
 // batch is what one look at the journal gave.
 type batch struct {
@@ -76,8 +41,9 @@ type batch struct {
 // sdJournal is libsystemd's journal as the reader child uses it.
 type sdJournal interface {
 	read(limit int) (batch, error)
+	// again makes the next read look anew at what seemed to be the end.
+	again() error
 	wait(time.Duration) error
-	close()
 }
 
 // RunReader is the body of the reader child: it takes a request from the first
@@ -93,11 +59,11 @@ func RunReader(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 	if err := json.Unmarshal(line, &q); err != nil {
 		return fmt.Errorf("journal-reader: bad request: %w; startupd starts this command itself", err)
 	}
-	j, err := openSD(&q)
+	j, closeJournal, err := openSD(&q)
 	if err != nil {
 		return fmt.Errorf("journal-reader: %w", err)
 	}
-	defer j.close()
+	defer closeJournal()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	r := &readerLoop{journal: j, out: stdout, request: &q, clock: HostClock()}
@@ -116,6 +82,8 @@ type readerLoop struct {
 	clock   event.Clock
 	fast    atomic.Bool
 	marked  event.Stamp // the last watermark
+	looked  event.Stamp // the last fresh look
+	fresh   bool        // the present look is one
 	bad     uint64      // entries told of by unreadable
 }
 
@@ -159,14 +127,27 @@ func (r *readerLoop) run(ctx context.Context) error {
 		if !b.tail {
 			continue
 		}
-		if err := r.watermark(now); err != nil {
-			return err
-		}
-		if err := r.journal.wait(r.pause()); err != nil {
+		if err := r.atTail(now); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// atTail waits, or has the journal looked at anew: only a fresh look that found
+// nothing more is worth a watermark.
+func (r *readerLoop) atTail(now event.Stamp) error {
+	if !r.fresh && (r.looked.IsZero() || now.Sub(r.looked) >= lookEvery) {
+		r.fresh, r.looked = true, now
+		return r.journal.again()
+	}
+	if r.fresh {
+		r.fresh = false
+		if err := r.watermark(now); err != nil {
+			return err
+		}
+	}
+	return r.journal.wait(r.pause())
 }
 
 // unreadable tells of entries that libsystemd could not read.

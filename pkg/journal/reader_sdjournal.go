@@ -32,6 +32,7 @@ type sdReader struct {
 	fields *C.jr_field
 	buf    *C.char
 	size   C.size_t
+	from   string
 }
 
 const (
@@ -39,9 +40,9 @@ const (
 	batchEntries = 1000
 )
 
-func openSD(q *request) (sdJournal, error) {
+func openSD(q *request) (j sdJournal, closeJournal func(), err error) {
 	if err := Available(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	s := &sdReader{size: batchSize, buf: (*C.char)(C.malloc(batchSize))}
 	s.setFields(q)
@@ -51,13 +52,13 @@ func openSD(q *request) (sdJournal, error) {
 	s.r.reverse, s.r.cursors = flag(q.Reverse), flag(q.Cursors)
 	if err := s.setUntil(q.Until); err != nil {
 		s.close()
-		return nil, err
+		return nil, nil, err
 	}
 	if err := s.open(q); err != nil {
 		s.close()
-		return nil, err
+		return nil, nil, err
 	}
-	return s, nil
+	return s, s.close, nil
 }
 
 func (s *sdReader) setUntil(cursor string) error {
@@ -101,12 +102,8 @@ func (s *sdReader) open(q *request) error {
 			return fmt.Errorf("match %q: %w", all, syscall.Errno(-rc))
 		}
 	}
-	var from *C.char
-	if q.From != "" {
-		from = C.CString(q.From)
-		defer C.free(unsafe.Pointer(from))
-	}
-	if rc := C.jr_seek(s.r, from); rc < 0 {
+	s.from = q.From
+	if rc := s.seek(); rc < 0 {
 		return fmt.Errorf("seek to %q: %w", q.From, syscall.Errno(-rc))
 	}
 	return nil
@@ -131,6 +128,29 @@ func (s *sdReader) read(limit int) (batch, error) {
 			tail: res.state == C.JR_TAIL, end: res.state == C.JR_UNTIL, bad: uint64(s.r.bad),
 		}, nil
 	}
+}
+
+// again makes the next read look anew for what is behind the last entry.
+func (s *sdReader) again() error {
+	var rc C.int
+	if s.r.first != 0 {
+		rc = s.seek()
+	} else {
+		rc = C.jr_again(s.r)
+	}
+	if rc < 0 {
+		return fmt.Errorf("look at the journal's end again: %w", syscall.Errno(-rc))
+	}
+	return nil
+}
+
+func (s *sdReader) seek() C.int {
+	var from *C.char
+	if s.from != "" {
+		from = C.CString(s.from)
+		defer C.free(unsafe.Pointer(from))
+	}
+	return C.jr_seek(s.r, from)
 }
 
 // wait returns when the journal has changed, or after d.

@@ -9,4 +9,4 @@ func Available() error {
 	return errors.New("this program was built without libsystemd's headers: use --journal.reader=journalctl, or install libsystemd-dev and pkg-config and build again")
 }
 
-func openSD(*request) (sdJournal, error) { return nil, Available() }
+func openSD(*request) (sdJournal, func(), error) { return nil, nil, Available() }

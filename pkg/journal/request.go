@@ -35,9 +35,6 @@ type request struct {
 	Fast bool `json:"fast,omitempty"`
 }
 
-// all reports whether the request reads the entries of every unit.
-func (r *request) all() bool { return len(r.Matches) == 0 }
-
 // place is a cursor taken apart. Its text form is
 // s=SEQNUM_ID;i=SEQNUM;b=BOOT;m=MONOTONIC;t=REALTIME;x=HASH, numbers in hex.
 type place struct {

@@ -30,6 +30,7 @@ API(int, seek_head, sd_journal *);
 API(int, seek_tail, sd_journal *);
 API(int, seek_cursor, sd_journal *, const char *);
 API(int, get_cursor, sd_journal *, char **);
+API(int, test_cursor, sd_journal *, const char *);
 API(int, wait, sd_journal *, uint64_t);
 
 const char *jr_load(void)
@@ -58,6 +59,7 @@ const char *jr_load(void)
 	LOAD(seek_tail);
 	LOAD(seek_cursor);
 	LOAD(get_cursor);
+	LOAD(test_cursor);
 	LOAD(wait);
 	// From 246 on this one skips a field that can't be read (a compression
 	// that the library lacks) where the older one gives up the entry.
@@ -109,6 +111,22 @@ int jr_seek(jr *r, const char *cursor)
 }
 
 int jr_wait(jr *r, uint64_t usec) { return p_wait(r->j, usec); }
+
+int jr_again(jr *r)
+{
+	char *cursor;
+	int rc;
+
+	if (r->first || r->pending || r->reverse)
+		return 0;
+	if ((rc = p_get_cursor(r->j, &cursor)) < 0)
+		return rc;
+	if ((rc = p_seek_cursor(r->j, cursor)) >= 0 && (rc = p_next(r->j)) > 0)
+		// Another entry than the last one is one that was not written yet.
+		r->pending = p_test_cursor(r->j, cursor) <= 0;
+	free(cursor);
+	return rc;
+}
 
 typedef struct {
 	char *buf;

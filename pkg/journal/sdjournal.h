@@ -67,6 +67,12 @@ int jr_or(jr *r);
 int jr_seek(jr *r, const char *cursor);
 int jr_wait(jr *r, uint64_t usec);
 
+// jr_again makes the next jr_read look anew for what is behind the last entry.
+// journald counts an entry before it links it under its fields; libsystemd, if
+// it looks in between, finds nothing and does not look again until the count
+// changes (next_beyond_location in sd-journal.c).
+int jr_again(jr *r);
+
 // jr_read writes entries in the Journal Export Format. The last entry of a
 // batch ends with its cursor.
 void jr_read(jr *r, char *buf, size_t cap, uint64_t max, jr_result *out);
