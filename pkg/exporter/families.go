@@ -63,7 +63,7 @@ func (f *families) addVerdicts() {
 		"When the running startup is expected to serve.", "unit")
 	f.stalled = f.gauge("stalled",
 		"1 if the running step is past its budget and shows no sign of life, else 0.", "unit")
-	f.slow = f.gauge("slow", "1 if the running startup takes longer than expected, else 0.", "unit")
+	f.slow = f.gauge("slow", "1 if the running startup's step is quiet for longer than its budget while its processes are busy, else 0.", "unit")
 	f.startupErrors = f.gauge("startup_errors",
 		"Error records of the present or last startup by class and verdict.", "unit", "class", "verdict")
 	f.errors = f.counter("errors_total", "Error records by class and verdict.", "unit", "class", "verdict")

@@ -127,8 +127,9 @@ type Startup struct {
 	Stalled         bool
 	// StalledReason names the step, its budget and the last vital sign.
 	StalledReason string
-	Slow          bool
-	Engine        Engine
+	// Slow says that the step's quiet budget is over, and its processes are busy.
+	Slow   bool
+	Engine Engine
 	// PlateauGPUs are the GPUs whose memory has reached its plateau.
 	PlateauGPUs []int
 	// Skipped are the phases that the engine does not have in this startup.
