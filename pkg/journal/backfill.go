@@ -5,14 +5,13 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path"
 	"path/filepath"
 	"strings"
 
 	"github.com/startupd/startupd/pkg/event"
 )
 
-// plan decides what is to be read before the live end, and queues it:
+// plan decides what is to be read before the live end:
 //
 //  1. for each target the invocation that was present at the applied position,
 //     from its first entry up to that position, as replayed;
@@ -39,9 +38,7 @@ func (s *Source) plan(ctx context.Context) error {
 		return err
 	}
 	if pos.Cursor != "" && tail.cursor != "" && tail.cursor != pos.Cursor {
-		s.queue = append(s.queue, &pass{
-			specs: s.specs(), from: pos.Cursor, after: true, until: tail.cursor, position: true,
-		})
+		s.catchUp = &pass{from: pos.Cursor, after: true, until: tail.cursor, position: true}
 	}
 	s.planned = true
 	return nil
@@ -49,96 +46,148 @@ func (s *Source) plan(ctx context.Context) error {
 
 // planTargets queues the back-fill of targets that had none yet.
 func (s *Source) planTargets(ctx context.Context) error {
-	at := s.Applied().Cursor
+	s.specs = s.takeTargets()
 	present := map[TargetSpec]bool{}
-	for _, spec := range s.specs() {
+	var fresh []TargetSpec
+	for _, spec := range s.specs {
 		present[spec] = true
-		if s.filled[spec] {
-			continue
+		if !s.filled[spec] {
+			fresh = append(fresh, spec)
 		}
-		if at != "" {
-			if err := s.fill(ctx, spec, at); err != nil {
-				return err
-			}
-		}
-		s.filled[spec] = true
 	}
 	// A target that comes back later has missed what was written meanwhile.
 	maps.DeleteFunc(s.filled, func(spec TargetSpec, _ bool) bool { return !present[spec] })
+	var passes []*pass
+	if at := s.Applied().Cursor; at != "" {
+		for _, target := range s.targetsOf(fresh) {
+			p, err := s.fill(ctx, target, at)
+			if err != nil {
+				return err
+			}
+			if p != nil {
+				passes = append(passes, p)
+			}
+		}
+	}
+	s.queue = append(s.queue, passes...)
+	for _, spec := range fresh {
+		s.filled[spec] = true
+	}
 	return nil
 }
 
-// fill queues the back-fill of one target. A glob stands for the units that
-// systemd runs now; a control group has no invocation to go back to.
-func (s *Source) fill(ctx context.Context, spec TargetSpec, until string) error {
-	units := []TargetSpec{spec}
-	switch {
-	case spec.Cgroup != "":
-		return nil
-	case spec.isGlob():
-		units = s.runningUnits(spec.Unit)
+// targetsOf groups specs by their target. A glob stands for the units that
+// systemd runs now, each of them once; one that has a spec of its own is left
+// to that.
+func (s *Source) targetsOf(specs []TargetSpec) [][]TargetSpec {
+	named := map[string]bool{}
+	for _, spec := range s.specs {
+		named[spec.Unit] = true
 	}
-	for _, u := range units {
-		from, err := s.beginning(ctx, u, until)
+	var order []string
+	byName := map[string][]TargetSpec{}
+	add := func(spec TargetSpec) {
+		t := spec.target()
+		if byName[t] == nil {
+			order = append(order, t)
+		}
+		byName[t] = append(byName[t], spec)
+	}
+	for _, spec := range specs {
+		if !spec.isGlob() {
+			add(spec)
+			continue
+		}
+		for _, unit := range s.runningUnits(spec.Unit) {
+			if !named[unit] {
+				named[unit] = true
+				add(TargetSpec{Unit: unit})
+			}
+		}
+	}
+	var targets [][]TargetSpec
+	for _, t := range order {
+		targets = append(targets, byName[t])
+	}
+	return targets
+}
+
+// fill returns the back-fill of one target: a single pass for all of its specs,
+// so that the entries come in the order of time. It begins with the earliest of
+// what is present, as a container and the unit that runs it begin apart; nil
+// when there is nothing to read.
+func (s *Source) fill(ctx context.Context, target []TargetSpec, until string) (*pass, error) {
+	from := ""
+	var earliest place
+	for _, spec := range target {
+		cursor, err := s.beginning(ctx, spec, until)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if from != "" {
-			s.queue = append(s.queue, &pass{
-				specs: []TargetSpec{u}, target: u.target(), from: from, until: until, replayed: true,
-			})
+		if cursor == "" {
+			continue
+		}
+		at, err := parsePlace(cursor)
+		if err != nil {
+			return nil, err
+		}
+		if from == "" || earliest.after(at) {
+			from, earliest = cursor, at
 		}
 	}
-	return nil
+	if from == "" {
+		return nil, nil
+	}
+	return &pass{specs: target, target: target[0].target(), from: from, until: until, replayed: true}, nil
 }
 
 const linkPrefix = "invocation:"
 
-func (s *Source) runningUnits(glob string) []TargetSpec {
+func (s *Source) runningUnits(glob string) []string {
 	entries, err := os.ReadDir(s.opts.UnitsDir)
 	if err != nil {
 		return nil // no systemd here: units show up with their first entry
 	}
-	var units []TargetSpec
+	var units []string
 	for _, e := range entries {
-		unit, ok := strings.CutPrefix(e.Name(), linkPrefix)
-		if !ok {
-			continue
-		}
-		if match, _ := path.Match(glob, unit); match {
-			units = append(units, TargetSpec{Unit: unit})
+		if unit, ok := strings.CutPrefix(e.Name(), linkPrefix); ok && matchUnit(glob, unit) {
+			units = append(units, unit)
 		}
 	}
 	return units
 }
 
-// beginning returns the cursor of the first entry of the invocation that was
-// present at the cursor until; "" when there is nothing to read.
+// beginning returns the cursor of the first entry of the invocation or
+// container that was present at the cursor until; "" when there is none. A
+// control group has no invocation to go back to.
 func (s *Source) beginning(ctx context.Context, spec TargetSpec, until string) (string, error) {
-	end, err := parsePlace(until)
-	if err != nil {
-		return "", err
+	if spec.Cgroup != "" {
+		return "", nil
 	}
 	if spec.Unit != "" {
 		// systemd keeps the present invocation's ID where anybody may read it.
 		id, err := os.Readlink(filepath.Join(s.opts.UnitsDir, linkPrefix+spec.Unit))
 		if err == nil {
-			from, err := s.firstOf(ctx, spec, id, end)
+			from, err := s.firstOf(ctx, spec, id, until)
 			if err != nil || from != "" {
 				return from, err
 			}
 		}
 	}
-	last, err := first(ctx, s.launcher, request{Matches: unitMatches(spec), From: until, Reverse: true})
-	if err != nil || last.invocation == "" {
+	id, err := newestInvocation(ctx, s.launcher, spec, until, "")
+	if err != nil || id == "" {
 		return "", err
 	}
-	return s.firstOf(ctx, spec, last.invocation, end)
+	return s.firstOf(ctx, spec, id, until)
 }
 
 // firstOf returns the cursor of an invocation's first entry; "" when it lies
-// behind end.
-func (s *Source) firstOf(ctx context.Context, spec TargetSpec, id string, end place) (string, error) {
+// behind until, so that the invocation began after it.
+func (s *Source) firstOf(ctx context.Context, spec TargetSpec, id, until string) (string, error) {
+	end, err := parsePlace(until)
+	if err != nil {
+		return "", err
+	}
 	f, err := first(ctx, s.launcher, request{Matches: invocationMatches(spec, id)})
 	if err != nil || f.cursor == "" {
 		return "", err
@@ -148,6 +197,16 @@ func (s *Source) firstOf(ctx context.Context, spec TargetSpec, id string, end pl
 		return "", err
 	}
 	return f.cursor, nil
+}
+
+// newestInvocation returns the invocation, or the container's ID, that wrote
+// last up to the cursor from ("" is the tail), other than not; "" when there is
+// none. Some entries tell none: what systemd says of a unit's file when it loads
+// it.
+func newestInvocation(ctx context.Context, l launcher, spec TargetSpec, from, not string) (string, error) {
+	f, err := search(ctx, l, request{Matches: unitMatches(spec), From: from, Reverse: true, Limit: searchLimit},
+		func(f found) bool { return f.invocation != "" && f.invocation != not })
+	return f.invocation, err
 }
 
 // lost says what is gone of the entries behind the applied position; nil when

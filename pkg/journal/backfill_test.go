@@ -242,17 +242,14 @@ func TestGlobsAndContainers(t *testing.T) {
 		t.Fatal(err)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		docker := func(at int64, id, msg string) rec {
-			return rec{at, []string{"_TRANSPORT=journal", "_PID=50", "_SYSTEMD_UNIT=docker.service", "CONTAINER_NAME=llm", "CONTAINER_ID_FULL=" + id, "MESSAGE=" + msg}}
-		}
 		j := newFakeJournal(
-			docker(1, "c1", "old container"), docker(2, "c2", "present container"),
+			docker(1, "llm", "c1", "old container"), docker(2, "llm", "c2", "present container"),
 			line(3, "llm@1.service", invA, "one"), line(4, "web@1.service", invB, "no"))
 		var c collector
 		s := fakeSource(t, j, Options{UnitsDir: dir, Targets: []TargetSpec{{Unit: "llm@*.service"}, {Name: "box", Container: "llm"}}})
 		stop := run(t, s, c.emit)
 		elapse(time.Second)
-		j.append(line(5, "llm@2.service", invB, "two"), docker(6, "c2", "more"))
+		j.append(line(5, "llm@2.service", invB, "two"), docker(6, "llm", "c2", "more"))
 		elapse(time.Second)
 		stop()
 		want := []string{"replayed llm@1.service one", "replayed box present container", "llm@2.service two", "box more"}
@@ -265,4 +262,157 @@ func TestGlobsAndContainers(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestOneTargetIsOnePass: what a unit and its container wrote comes back in the
+// order of time, from the beginning of the older of the two, with either reader.
+func TestOneTargetIsOnePass(t *testing.T) {
+	targets := []TargetSpec{{Name: unitA, Unit: unitA}, {Name: unitA, Container: "llm"}}
+	for _, tc := range []struct {
+		name string
+		recs []rec
+		want []string
+	}{
+		{"stopped", []rec{
+			manager(1000, unitA, invA, idStarted, "Started"), docker(1100, "llm", "c1", "old"), manager(1200, unitA, invA, idStopped, "Stopped"),
+			manager(2000, unitA, invB, idStarted, "Started"), docker(2100, "llm", "c2", "loading"), docker(2150, "web", "c3", "other"),
+			line(2200, unitA, invB, "attached"), docker(2300, "llm", "c2", "ready"),
+			{2350, []string{"_TRANSPORT=kernel", "MESSAGE=Xid"}}, manager(2400, unitA, invB, idStopped, "Stopped"),
+		}, []string{"<started>", "loading", "attached", "ready", "Xid", "<stopped>"}},
+		{"container is older", []rec{
+			manager(900, unitA, invA, idStarted, "Started"),
+			docker(1000, "llm", "c1", "loading"), manager(1100, unitA, invA, idExit, "exit"), docker(1200, "llm", "c1", "ready"),
+			manager(1300, unitA, invB, idStarted, "Started"), docker(1400, "llm", "c1", "request"),
+		}, []string{"loading", "<process_exit>", "ready", "<started>", "request"}},
+		{"container is gone", []rec{
+			docker(1000, "llm", "c1", "loading"), manager(1100, unitA, invA, idStarted, "Started"), docker(1200, "other", "c1", "x"),
+		}, []string{"loading", "<started>"}},
+		{"only the container speaks", []rec{docker(1000, "llm", "c1", "one"), docker(1001, "llm", "c1", "two")}, []string{"one", "two"}},
+	} {
+		var want []string
+		for _, l := range tc.want {
+			want = append(want, "replayed "+unitA+" "+l)
+		}
+		dir := t.TempDir()
+		writeJournal(t, dir, "system.journal", tc.recs...)
+		for _, kind := range kinds() {
+			t.Run(tc.name+"/"+string(kind), func(t *testing.T) {
+				w := newWaiter()
+				_, stop := startSource(t, Options{Reader: testReader(t, kind, dir), Targets: targets}, w)
+				w.untilUp(t)
+				stop()
+				if d := cmp.Diff(want, w.lines()); d != "" {
+					t.Errorf("(-want +got):\n%s", d)
+				}
+			})
+		}
+	}
+}
+
+// TestClockSetBackAtBoot: the host came up with a clock that was behind. What
+// was written before that boot is older all the same.
+func TestClockSetBackAtBoot(t *testing.T) {
+	const nextBoot = "fedcba9876543210fedcba9876543210"
+	late := func(at int64, msg string) rec { return inBoot(nextBoot, -3_600_000_000, line(at, unitA, invB, msg)) }
+	for _, kind := range kinds() {
+		t.Run(string(kind), func(t *testing.T) {
+			dir := t.TempDir()
+			writeJournal(t, dir, "system.journal", line(1000, unitA, invA, "one"))
+			w := newWaiter()
+			o := Options{Reader: testReader(t, kind, dir), Targets: unitTargets(unitA)}
+			s, stop := startSource(t, o, w)
+			w.untilUp(t)
+			stop()
+			// The file goes on, so that its sequence numbers do.
+			writeJournal(t, dir, "system.journal", line(2000, unitA, invA, "two"), late(10, "three"), late(20, "four"))
+			w = newWaiter()
+			o.Resume = s.Applied()
+			_, stop = startSource(t, o, w)
+			w.untilUp(t)
+			stop()
+			if d := cmp.Diff([]string{"replayed llm.service one", "llm.service two", "llm.service three", "llm.service four"}, w.lines()); d != "" {
+				t.Errorf("(-want +got):\n%s", d)
+			}
+		})
+	}
+}
+
+// configWarning is what systemd says of a unit's file at each reload: it tells
+// no invocation.
+func configWarning(at int64) rec {
+	return rec{at, []string{"_TRANSPORT=journal", "_PID=1", "_UID=0", "UNIT=" + unitA, "MESSAGE=llm.service:7: Unknown key name"}}
+}
+
+func TestLastEntryTellsNoInvocation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := newFakeJournal(line(1, unitA, invA, "a1"), manager(2, unitA, invA, idStopped, "Stopped"), configWarning(3), configWarning(4))
+		var c collector
+		stop := run(t, fakeSource(t, j, Options{Targets: unitTargets(unitA)}), c.emit)
+		elapse(time.Second)
+		stop()
+		if d := cmp.Diff([]string{"replayed llm.service a1", "replayed llm.service <stopped>"}, texts(c.all())); d != "" {
+			t.Errorf("(-want +got):\n%s", d)
+		}
+	})
+}
+
+// TestUnitOfTwoSpecs: a unit that has a spec of its own and matches two globs
+// is back-filled once.
+func TestUnitOfTwoSpecs(t *testing.T) {
+	dir := t.TempDir()
+	for _, unit := range []string{"llm@1.service", "llm@2.service"} {
+		if err := os.Symlink(invA, filepath.Join(dir, "invocation:"+unit)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		j := newFakeJournal(line(1, "llm@1.service", invA, "one"), line(2, "llm@2.service", invA, "two"))
+		var c collector
+		s := fakeSource(t, j, Options{UnitsDir: dir, Targets: []TargetSpec{{Unit: "llm@*.service"}, {Unit: "llm@?.service"}, {Name: "first", Unit: "llm@1.service"}}})
+		stop := run(t, s, c.emit)
+		elapse(time.Second)
+		stop()
+		if d := cmp.Diff([]string{"replayed llm@2.service two", "replayed first one"}, texts(c.all())); d != "" {
+			t.Errorf("(-want +got):\n%s", d)
+		}
+	})
+}
+
+// TestSetTargetsWhileCatchingUp: a target that is added while the source still
+// reads what came since its last run misses nothing of that.
+func TestSetTargetsWhileCatchingUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		recs := []rec{line(1, unitA, invA, "a1"), line(2, "b.service", invB, "b1"), line(3, unitA, invA, "a2"), line(4, "b.service", invB, "b2")}
+		s := fakeSource(t, newFakeJournal(recs...), Options{Targets: unitTargets(unitA), Resume: Position{Cursor: cursorOf(0, recs[0])}})
+		var c collector
+		added := false
+		stop := run(t, s, func(ctx context.Context, ev []event.Event) error {
+			if !added {
+				added = true
+				if err := s.SetTargets(unitTargets(unitA, "b.service")); err != nil {
+					t.Error(err)
+				}
+			}
+			return c.emit(ctx, ev)
+		})
+		elapse(time.Second)
+		stop()
+		if d := cmp.Diff([]string{"replayed llm.service a1", "llm.service a2"}, only(texts(c.all()), unitA)); d != "" {
+			t.Errorf("(-want +got):\n%s", d)
+		}
+		if got := only(texts(c.all()), "b.service"); len(got) != 2 || !strings.HasSuffix(got[0], "b1") || !strings.HasSuffix(got[1], "b2") {
+			t.Errorf("of the new target came %q, want b1 and b2 once", got)
+		}
+	})
+}
+
+// only leaves the texts that name the target.
+func only(all []string, target string) []string {
+	var out []string
+	for _, l := range all {
+		if strings.Contains(l, target) {
+			out = append(out, l)
+		}
+	}
+	return out
 }

@@ -132,8 +132,11 @@ func isClean(b []byte) bool {
 	if !ascii && (!utf8.Valid(b) || hasC1(b)) {
 		return false
 	}
-	return bytes.IndexByte(b, '#') < 0 || !bytes.Contains(b, []byte("#033"))
+	return bytes.IndexByte(b, '#') < 0 || !bytes.Contains(b, []byte(escapedCSI))
 }
+
+// escapedCSI is ESC [ in the form that syslog daemons write.
+const escapedCSI = "#033["
 
 // hasC1 says that valid UTF-8 holds one of the control characters U+0080 to
 // U+009F.
@@ -154,7 +157,7 @@ func appendClean(dst, b []byte) []byte {
 		switch {
 		case c == 0x1b:
 			i += 1 + escapeLen(b[i+1:])
-		case c == '#' && bytes.HasPrefix(b[i:], []byte("#033")):
+		case c == '#' && bytes.HasPrefix(b[i:], []byte(escapedCSI)):
 			i += 4 + escapeLen(b[i+4:])
 		case c == '\r' || c == '\t' || c >= ' ' && c < 0x7f:
 			dst = append(dst, c)

@@ -22,6 +22,7 @@ func TestCleaner(t *testing.T) {
 		{"utf-8", "▄▄ █ version 1", []CleanLine{{Text: "▄▄ █ version 1"}}},
 		{"newlines", "a\n\nb\r\nc\n", []CleanLine{{Text: "a"}, {Text: "b"}, {Text: "c"}}},
 		{"colours", "\x1b[0;36m(Api pid=1)\x1b[0;0m INFO \x1b[1mok\x1b[m", []CleanLine{{Text: "(Api pid=1) INFO ok"}}},
+		{"no escaped colours", "see issue #0331 and #033x", []CleanLine{{Text: "see issue #0331 and #033x"}}},
 		{"escaped colours", "#033[31mred#033[0m and #tag", []CleanLine{{Text: "red and #tag"}}},
 		{"window title and cursor moves", "\x1b]0;title\x07a\x1b[2Kb\x1b(Bc\x1bM", []CleanLine{{Text: "abc"}}},
 		{"unfinished sequences", "a\x1b", []CleanLine{{Text: "a"}}},

@@ -124,6 +124,7 @@ func (d *Decoder) fail(err error) (*Entry, error) {
 	var trunc *TruncatedError
 	if errors.As(err, &trunc) {
 		d.entry.buf = d.buf[d.start:d.pos]
+		d.pos = d.end // nothing whole comes behind
 		return &d.entry, err
 	}
 	return nil, err

@@ -77,6 +77,9 @@ func TestDecoderCutAnywhere(t *testing.T) {
 		if entries != want {
 			t.Fatalf("cut at %d: %d entries, want %d", n, entries, want)
 		}
+		if e, again := d.Decode(); again != io.EOF {
+			t.Fatalf("cut at %d: after the error come %v, %v; want EOF", n, e, again)
+		}
 		var trunc *TruncatedError
 		switch {
 		case n == 0 || n == firstEnd:

@@ -61,7 +61,7 @@ func readAll(ctx context.Context, l launcher, p *pass, emit Emit) error {
 	s := &Source{launcher: l, opts: Options{Served: func(string) bool { return false }}}
 	for failures := 0; ; failures++ {
 		at := p.from
-		err := s.runPass(ctx, p, emit, nil)
+		err := s.runPass(ctx, p, emit)
 		if err == nil || ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -148,12 +148,12 @@ func selectInvocation(ctx context.Context, l launcher, o DirOptions, p *pass) er
 
 // invocationBack returns the ID of the invocation that many before the newest.
 func invocationBack(ctx context.Context, l launcher, spec TargetSpec, back int) (string, error) {
-	f, err := first(ctx, l, request{Matches: unitMatches(spec), Reverse: true})
-	for n := 0; err == nil && f.invocation != ""; n++ {
+	id, err := newestInvocation(ctx, l, spec, "", "")
+	for n := 0; err == nil && id != ""; n++ {
 		if n == back {
-			return f.invocation, nil
+			return id, nil
 		}
-		f, err = invocationBefore(ctx, l, spec, f.invocation)
+		id, err = invocationBefore(ctx, l, spec, id)
 	}
 	if err != nil {
 		return "", err
@@ -161,14 +161,10 @@ func invocationBack(ctx context.Context, l launcher, spec TargetSpec, back int) 
 	return "", fmt.Errorf("%s has no invocation -%d in the journal", spec.target(), back)
 }
 
-func invocationBefore(ctx context.Context, l launcher, spec TargetSpec, id string) (found, error) {
+func invocationBefore(ctx context.Context, l launcher, spec TargetSpec, id string) (string, error) {
 	begin, err := first(ctx, l, request{Matches: invocationMatches(spec, id)})
 	if err != nil || begin.cursor == "" {
-		return found{}, err
+		return "", err
 	}
-	two, err := query(ctx, l, request{Matches: unitMatches(spec), From: begin.cursor, Reverse: true}, 2)
-	if err != nil || len(two) < 2 {
-		return found{}, err
-	}
-	return two[1], nil
+	return newestInvocation(ctx, l, spec, begin.cursor, id)
 }

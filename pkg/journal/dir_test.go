@@ -29,8 +29,10 @@ func sampleEntries() []rec {
 		line(3000, unitA, invA, strings.Repeat("x", 70<<10)),
 		line(3100, unitA, invA, "\x1b[31mred\x1b[0m caf\xe9"),
 		manager(4000, unitA, invA, idExit, "exited", "COMMAND=ExecStart", "EXIT_CODE=exited", "EXIT_STATUS=1"),
+		configWarning(4500),
 		manager(5000, unitA, invB, idStarted, "Started llm.service - LLM server."),
 		line(5000, unitA, invB, "second start"),
+		configWarning(6000),
 	}
 }
 

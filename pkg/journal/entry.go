@@ -58,7 +58,7 @@ func (e *Entry) At() event.Stamp { return e.at("") }
 // at is At with a boot ID that the caller has seen before, to save the copy.
 func (e *Entry) at(boot string) event.Stamp {
 	var s event.Stamp
-	if us, ok := e.Uint(Realtime); ok && us < 1<<62 {
+	if us, ok := e.Uint(Realtime); ok && us < maxReal {
 		s.Real = time.UnixMicro(int64(us)).UTC()
 	}
 	b := e.Bytes(BootID)
@@ -72,6 +72,9 @@ func (e *Entry) at(boot string) event.Stamp {
 	s.Boot, s.Mono = boot, time.Duration(us)*time.Microsecond
 	return s
 }
+
+// maxReal is the year 10000 in µs, which JSON has no stamp for.
+const maxReal = 253_402_300_800_000_000
 
 // maxMono is the longest uptime that a time.Duration holds.
 const maxMono = time.Duration(1<<63 - 1)

@@ -37,6 +37,10 @@ const (
 	ContainerID
 	ContainerIDFull
 	ContainerPartial
+	ContainerPartialID
+	ContainerPartialOrdinal
+	ContainerPartialLast
+	Priority
 	CoredumpUnit
 	CoredumpPID
 	CoredumpSignal
@@ -111,6 +115,14 @@ func lookupField(name []byte) Field {
 		return ContainerIDFull
 	case "CONTAINER_PARTIAL_MESSAGE":
 		return ContainerPartial
+	case "CONTAINER_PARTIAL_ID":
+		return ContainerPartialID
+	case "CONTAINER_PARTIAL_ORDINAL":
+		return ContainerPartialOrdinal
+	case "CONTAINER_PARTIAL_LAST":
+		return ContainerPartialLast
+	case "PRIORITY":
+		return Priority
 	case "COREDUMP_UNIT":
 		return CoredumpUnit
 	case "COREDUMP_PID":
@@ -137,6 +149,8 @@ func fieldNames() [numFields]string {
 		Command: "COMMAND", UnitResult: "UNIT_RESULT", NRestarts: "N_RESTARTS", NDropped: "N_DROPPED",
 		ObjectUnit: "OBJECT_SYSTEMD_UNIT", ContainerName: "CONTAINER_NAME", ContainerID: "CONTAINER_ID",
 		ContainerIDFull: "CONTAINER_ID_FULL", ContainerPartial: "CONTAINER_PARTIAL_MESSAGE",
+		ContainerPartialID: "CONTAINER_PARTIAL_ID", ContainerPartialOrdinal: "CONTAINER_PARTIAL_ORDINAL",
+		ContainerPartialLast: "CONTAINER_PARTIAL_LAST", Priority: "PRIORITY",
 		CoredumpUnit: "COREDUMP_UNIT", CoredumpPID: "COREDUMP_PID", CoredumpSignal: "COREDUMP_SIGNAL",
 		CoredumpSignalName: "COREDUMP_SIGNAL_NAME",
 	}

@@ -19,7 +19,7 @@ type FileOptions struct {
 	// R is the input.
 	R io.Reader
 	// Target is the target of all events; "" is the unit's name in an export
-	// file, and Path in a plain text.
+	// file, and Path in one that tells none and in a plain text.
 	Target string
 	// Unit selects one unit's entries of an export file; "" takes the only one.
 	Unit string
@@ -153,6 +153,9 @@ func readExport(ctx context.Context, r io.Reader, o FileOptions, b *batcher) err
 			}
 		}
 	}
+	n := len(b.events)
+	b.events = m.giveOut(b.events)
+	seen = seen || len(b.events) > n
 	if err := m.sole.err(o.Path); err != nil {
 		return err
 	}
@@ -193,6 +196,6 @@ func fileMapper(o FileOptions) (*Mapper, error) {
 	if err != nil {
 		return nil, err
 	}
-	m.sole = &soleUnit{name: o.Target, others: map[string]bool{}}
+	m.sole = &soleUnit{name: o.Target, path: o.Path, others: map[string]bool{}}
 	return m, nil
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/startupd/startupd/pkg/event"
@@ -41,6 +42,17 @@ func manager(at int64, unit, inv, id, msg string, more ...string) rec {
 		"UNIT=" + unit, "INVOCATION_ID=" + inv, "MESSAGE_ID=" + id, "MESSAGE=" + msg}, more...)}
 }
 
+// inBoot is an entry of another boot, whose wall clock is off by that much.
+func inBoot(boot string, off int64, r rec) rec {
+	return rec{r.at, append([]string{fmt.Sprint("__REALTIME_TIMESTAMP=", baseReal+r.at+off), "_BOOT_ID=" + boot}, r.fields...)}
+}
+
+// docker is a line that Docker writes for a container.
+func docker(at int64, name, id, msg string, more ...string) rec {
+	return rec{at, append([]string{"_TRANSPORT=journal", "_PID=50", "_UID=0", "PRIORITY=6", "_SYSTEMD_UNIT=docker.service", "_SYSTEMD_INVOCATION_ID=" + testSeq,
+		"CONTAINER_NAME=" + name, "CONTAINER_ID_FULL=" + id, "MESSAGE=" + msg}, more...)}
+}
+
 const (
 	idStarted = "39f53479d3a045ac8e11786248231fbf"
 	idExit    = "98e322203f7a4ed290d09fe03c09fe15"
@@ -51,9 +63,11 @@ func (r rec) encode(e *Encoder, cursor string) {
 	if cursor != "" {
 		e.Field("__CURSOR", []byte(cursor))
 	}
-	e.Field("__REALTIME_TIMESTAMP", fmt.Append(nil, baseReal+r.at))
+	if !strings.HasPrefix(r.fields[0], "__REALTIME_TIMESTAMP=") {
+		e.Field("__REALTIME_TIMESTAMP", fmt.Append(nil, baseReal+r.at))
+		e.Field("_BOOT_ID", []byte(testBoot))
+	}
 	e.Field("__MONOTONIC_TIMESTAMP", fmt.Append(nil, r.at))
-	e.Field("_BOOT_ID", []byte(testBoot))
 	for _, f := range r.fields {
 		name, value, _ := bytes.Cut([]byte(f), []byte("="))
 		e.Field(string(name), value)

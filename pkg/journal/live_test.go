@@ -321,6 +321,42 @@ func TestTruncatedJournal(t *testing.T) {
 	}
 }
 
+// TestACutFileIsAGap: a reader that survives the cut says nothing of it, and the
+// lines that it had not read are gone.
+func TestACutFileIsAGap(t *testing.T) {
+	for _, kind := range kinds() {
+		t.Run(string(kind), func(t *testing.T) {
+			j := newLiveJournal(t)
+			j.append(t, line(1000, unitA, invA, "one"))
+			w := newWaiter()
+			o := Options{Reader: testReader(t, kind, j.dir), Targets: unitTargets(unitA)}
+			waitForJournal(t, o.Reader)
+			s, stop := startSource(t, o, w)
+			w.untilUp(t)
+			s.SetFast(true)
+			j.append(t, line(1200, unitA, invA, "two"))
+			w.until(t, "llm.service two")
+			j.close()
+			file := filepath.Join(j.dir, "system.journal")
+			if err := os.Truncate(file, 4096); err != nil {
+				t.Fatal(err)
+			}
+			w.until(t, " gap truncated 0")
+			// journald puts the file aside and goes on in a new one.
+			if err := os.Rename(file, file+"~"); err != nil {
+				t.Fatal(err)
+			}
+			writeJournal(t, j.dir, "new.journal", line(9000, unitA, invB, "three"))
+			w.until(t, "llm.service three")
+			stop()
+			want := []string{"replayed llm.service one", "llm.service two", " gap truncated 0", "llm.service three"}
+			if d := cmp.Diff(want, w.lines()); d != "" {
+				t.Errorf("(-want +got):\n%s", d)
+			}
+		})
+	}
+}
+
 // TestFollowsANewFile: journald rotates, and the next entry is in a file that
 // was not there when the reader began.
 func TestFollowsANewFile(t *testing.T) {

@@ -2,7 +2,6 @@ package journal
 
 import (
 	"bytes"
-	"path"
 	"strconv"
 	"strings"
 
@@ -24,6 +23,7 @@ type Mapper struct {
 	// entries of the first unit belong to it.
 	sole *soleUnit
 
+	parts   joiner
 	clean   Cleaner
 	last    event.Stamp // of the entry before
 	invoc   string
@@ -63,7 +63,7 @@ func (m *Mapper) Map(dst []event.Event, e *Entry) []event.Event {
 	m.last = at
 	switch {
 	case e.Has(Watermark):
-		return append(dst, event.Event{At: at, Data: &event.Watermark{}})
+		return append(m.giveOut(dst), event.Event{At: at, Data: &event.Watermark{}})
 	case e.Has(Unreadable):
 		return append(dst, gap(lineHead{at: at}, "", event.GapCorrupt, e.Int(Unreadable)))
 	case isOwn(e):
@@ -71,7 +71,7 @@ func (m *Mapper) Map(dst []event.Event, e *Entry) []event.Event {
 	case e.Is(PID, "1") && e.Has(Unit):
 		return m.manager(dst, e, at)
 	case e.Is(Transport, "kernel"):
-		return m.lines(dst, e, lineHead{at: at, origin: event.OriginKernel})
+		return m.message(dst, e, lineHead{at: at, origin: event.OriginKernel})
 	case e.Has(MessageID):
 		if out, done := m.special(dst, e, at); done {
 			return out
@@ -105,7 +105,7 @@ func (m *Mapper) findUnit(unit string) (string, bool) {
 		return t, true
 	}
 	for _, g := range m.globs {
-		if ok, _ := path.Match(g, unit); ok {
+		if matchUnit(g, unit) {
 			return unit, true
 		}
 	}
@@ -118,7 +118,7 @@ func (m *Mapper) own(dst []event.Event, e *Entry, at event.Stamp) []event.Event 
 	if e.Has(ContainerName) {
 		if t, ok := m.containers[string(e.Bytes(ContainerName))]; ok {
 			h.target, h.invocation = t, containerID(e)
-			return m.lines(dst, e, h)
+			return m.ownMessage(dst, e, h)
 		}
 	}
 	var ok bool
@@ -134,12 +134,14 @@ func (m *Mapper) own(dst []event.Event, e *Entry, at event.Stamp) []event.Event 
 		return dst
 	}
 	h.invocation = m.invocation(e.Bytes(SystemdInvocation))
-	return m.lines(dst, e, h)
+	return m.ownMessage(dst, e, h)
 }
 
 func (m *Mapper) cgroupTarget(cgroup []byte) (string, bool) {
 	for _, s := range m.cgroups {
-		if strings.HasPrefix(string(cgroup), s.Cgroup) {
+		dir := strings.TrimSuffix(s.Cgroup, "/")
+		rest, ok := bytes.CutPrefix(cgroup, []byte(dir))
+		if ok && (len(rest) == 0 || rest[0] == '/') {
 			return s.target(), true
 		}
 	}
@@ -161,34 +163,43 @@ func (m *Mapper) invocation(b []byte) string {
 	return m.invoc
 }
 
-// lineHead is what the lines of one entry have in common.
+// lineHead is what the lines of one message have in common.
 type lineHead struct {
 	at         event.Stamp
 	target     string
 	invocation string
 	origin     event.Origin
+	cursor     string
+	pid        int
 }
 
-func (m *Mapper) lines(dst []event.Event, e *Entry, h lineHead) []event.Event {
-	cursor := entryCursor(e, h.at)
-	pid := e.Int(PID)
+// message maps an entry's lines.
+func (m *Mapper) message(dst []event.Event, e *Entry, h lineHead) []event.Event {
+	h.cursor, h.pid = entryCursor(e, h.at), e.Int(PID)
+	dst = m.lines(dst, h, e.Bytes(Message), e.Cut)
+	switch {
+	case e.Is(LineBreak, "line-max"):
+		dst = append(dst, gap(h, h.cursor, event.GapLineMax, 1))
+	case e.Is(LineBreak, "pid-change"):
+		dst = append(dst, gap(h, h.cursor, event.GapPIDChange, 1))
+	}
+	return dst
+}
+
+// lines appends a message's lines, and a gap if some of it was cut here or
+// before.
+func (m *Mapper) lines(dst []event.Event, h lineHead, msg []byte, cutBefore int) []event.Event {
 	cut := 0
-	for _, l := range m.clean.Lines(e.Bytes(Message)) {
+	for _, l := range m.clean.Lines(msg) {
 		if l.Cut {
 			cut++
 		}
 		dst = append(dst, event.Event{At: h.at, Target: h.target, Data: &event.Line{
-			Text: l.Text, Cursor: cursor, Invocation: h.invocation, PID: pid, Origin: h.origin, Bar: l.Bar,
+			Text: l.Text, Cursor: h.cursor, Invocation: h.invocation, PID: h.pid, Origin: h.origin, Bar: l.Bar,
 		}})
 	}
-	if cut+e.Cut > 0 {
-		dst = append(dst, gap(h, cursor, event.GapOversize, max(cut, e.Cut)))
-	}
-	switch {
-	case e.Is(LineBreak, "line-max"), e.Is(ContainerPartial, "true"):
-		dst = append(dst, gap(h, cursor, event.GapLineMax, 1))
-	case e.Is(LineBreak, "pid-change"):
-		dst = append(dst, gap(h, cursor, event.GapPIDChange, 1))
+	if cut+cutBefore > 0 {
+		dst = append(dst, gap(h, h.cursor, event.GapOversize, max(cut, cutBefore)))
 	}
 	return dst
 }

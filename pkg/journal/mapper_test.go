@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -86,11 +87,14 @@ func TestMapperLines(t *testing.T) {
 		{"renamed target", TargetSpec{Name: "kimi", Unit: unitA}, line(5, unitA, invA, "m"), []string{"kimi m"}},
 		{"other unit", TargetSpec{Unit: unitA}, line(5, "web.service", invA, "m"), nil},
 		{"glob", TargetSpec{Unit: "llm@*.service"}, line(5, "llm@3.service", invA, "m"), []string{"llm@3.service m"}},
+		{"glob with an escaped name", TargetSpec{Unit: `llm\x2dbig@*.service`}, line(5, `llm\x2dbig@3.service`, invA, "m"), []string{`llm\x2dbig@3.service m`}},
+		{"longer name", TargetSpec{Unit: "llm.service"}, line(5, "llm.service.service", invA, "m"), nil},
 		{"glob of another", TargetSpec{Unit: "llm@*.service"}, line(5, "llm.service", invA, "m"), nil},
 		{"container", TargetSpec{Container: "box"}, container("box", "X=1"), []string{"box m"}},
-		{"part of a container's line", TargetSpec{Container: "box"}, container("box", "CONTAINER_PARTIAL_MESSAGE=true"), []string{"box m", "box gap line_max 1"}},
 		{"other container", TargetSpec{Container: "box"}, container("bux", "X=1"), nil},
 		{"control group", TargetSpec{Name: "pod", Cgroup: "/kubepods.slice/pod7"}, rec{5, []string{"_SYSTEMD_CGROUP=/kubepods.slice/pod7/c1.scope", "MESSAGE=m"}}, []string{"pod m"}},
+		{"control group itself", TargetSpec{Name: "pod", Cgroup: "/kubepods.slice/pod7/"}, rec{5, []string{"_SYSTEMD_CGROUP=/kubepods.slice/pod7", "MESSAGE=m"}}, []string{"pod m"}},
+		{"control group with a longer name", TargetSpec{Name: "pod", Cgroup: "/kubepods.slice/pod7"}, rec{5, []string{"_SYSTEMD_CGROUP=/kubepods.slice/pod77/c1.scope", "MESSAGE=m"}}, nil},
 		{"our own, by identifier", TargetSpec{Unit: unitA}, rec{5, []string{"_SYSTEMD_UNIT=" + unitA, "SYSLOG_IDENTIFIER=startupd", "MESSAGE=m"}}, nil},
 		{"our own, replaced on disk", TargetSpec{Unit: unitA}, rec{5, []string{"_SYSTEMD_UNIT=" + unitA, "_EXE=/usr/bin/startupd (deleted)", "MESSAGE=m"}}, nil},
 		{"pid change", TargetSpec{Unit: unitA}, rec{5, []string{"_SYSTEMD_UNIT=" + unitA, "_LINE_BREAK=pid-change", "MESSAGE=m"}}, []string{"llm.service m", "llm.service gap pid_change 1"}},
@@ -197,5 +201,17 @@ func TestRunReaderRefusesStrangers(t *testing.T) {
 		if err == nil || !bytes.Contains([]byte(err.Error()), []byte("startupd starts this command itself")) {
 			t.Errorf("input %q: %v", in, err)
 		}
+	}
+}
+
+// TestStampsThatJSONCannotHold: a stamp behind the year 9999 is not known.
+func TestStampsThatJSONCannotHold(t *testing.T) {
+	r := inBoot(testBoot, 253_402_300_800_000_000-baseReal-5, line(5, unitA, invA, "m"))
+	ev := mapEntries(t, unitTargets(unitA), r)[0]
+	if !ev.At.Real.IsZero() || ev.At.Mono != 5*time.Microsecond {
+		t.Errorf("stamp %+v, want the monotonic clock alone", ev.At)
+	}
+	if _, err := json.Marshal(ev.At); err != nil {
+		t.Error(err)
 	}
 }

@@ -48,21 +48,20 @@ type pass struct {
 }
 
 // runPass reads a pass to its end; a following one ends when the targets
-// change. live is called when a following reader works.
-func (s *Source) runPass(ctx context.Context, p *pass, emit Emit, live func()) error {
+// change.
+func (s *Source) runPass(ctx context.Context, p *pass, emit Emit) error {
 	if p.position && p.from != "" && s.lostAt != p.from {
 		if err := s.checkLoss(ctx, p, emit); err != nil {
 			return err
 		}
 	}
-	follow := p.follow
-	if follow && s.launcher.followsBoot() {
+	if p.follow && s.launcher.followsBoot() {
 		// Entries of earlier boots come before the reader follows.
-		if err := s.readOn(ctx, p, emit, readMode{}); err != nil {
+		if err := s.readOn(ctx, p, emit, false); err != nil {
 			return err
 		}
 	}
-	return s.readOn(ctx, p, emit, readMode{follow: follow, live: live})
+	return s.readOn(ctx, p, emit, p.follow)
 }
 
 func (s *Source) checkLoss(ctx context.Context, p *pass, emit Emit) error {
@@ -80,15 +79,10 @@ func (s *Source) checkLoss(ctx context.Context, p *pass, emit Emit) error {
 	return nil
 }
 
-type readMode struct {
-	follow bool
-	live   func()
-}
-
 // readOn starts readers until the pass is done.
-func (s *Source) readOn(ctx context.Context, p *pass, emit Emit, mode readMode) error {
+func (s *Source) readOn(ctx context.Context, p *pass, emit Emit, follow bool) error {
 	for {
-		r := &passReader{source: s, pass: p, emit: emit, mode: mode}
+		r := &passReader{source: s, pass: p, emit: emit, follow: follow}
 		err := r.run(ctx)
 		if !errors.Is(err, errAgain) {
 			return err
@@ -101,7 +95,7 @@ type passReader struct {
 	source *Source
 	pass   *pass
 	emit   Emit
-	mode   readMode
+	follow bool // the reader does
 
 	stream *stream
 	mapper *Mapper
@@ -119,14 +113,14 @@ func (r *passReader) run(ctx context.Context) error {
 		return err
 	}
 	defer r.stream.child.kill()
-	if r.mode.follow {
+	if r.follow {
 		r.source.setReader(r.stream.child)
 		defer r.source.setReader(nil)
 	}
 	heard := time.Now()
 	for {
 		wait := patience
-		if r.mode.follow {
+		if r.follow {
 			wait = idleAfter
 		}
 		e, err := r.stream.next(wait)
@@ -145,8 +139,13 @@ func (r *passReader) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if r.mode.follow && r.source.targetsChanged() && len(r.batch) == 0 {
+		if r.follow && r.source.targetsChanged() && len(r.batch) == 0 {
 			return nil
+		}
+		if r.follow {
+			if err := r.source.checkCut(ctx, r.emit); err != nil {
+				return err
+			}
 		}
 	}
 }
@@ -172,7 +171,7 @@ func (r *passReader) open(ctx context.Context) error {
 	}
 	r.stream, err = openStream(ctx, r.source.launcher, &request{
 		Matches: matches, From: p.from, Until: p.until,
-		Follow: r.mode.follow, Cursors: len(p.quiet) > 0,
+		Follow: r.follow, Cursors: len(p.quiet) > 0,
 	})
 	return err
 }
@@ -197,15 +196,27 @@ func (r *passReader) take(ctx context.Context, e *Entry) error {
 		}
 		r.cursor, r.at = e.String(Cursor), e.at(r.at.Boot)
 	}
+	if e.Has(Watermark) && r.mapper.lull() {
+		return nil // the next one promises what is held back now
+	}
 	before := len(r.batch)
 	r.batch = r.mapper.Map(r.batch, e)
 	switch {
 	case e.Has(Watermark):
 		return r.tail(ctx, r.batch[len(r.batch)-1].At)
-	case r.wakes(r.batch[before:]), r.cursor != "" && (len(r.batch) >= emitAt || r.stream.dec.Buffered() == 0):
+	case r.cursor != "" && (r.wakes(r.batch[before:]) || r.due()):
 		return r.flush(ctx)
 	}
 	return nil
+}
+
+// due says that the batch should be given on. The parts of a long line go
+// together, so that a reader begun anew behind them misses none.
+func (r *passReader) due() bool {
+	if r.mapper.waits(r.at) {
+		return len(r.batch) >= 4*emitAt
+	}
+	return len(r.batch) >= emitAt || r.stream.dec.Buffered() == 0
 }
 
 // outside says whether the entry was applied before; io.EOF when it lies
@@ -256,9 +267,6 @@ func (r *passReader) reached(ctx context.Context) error {
 		return nil
 	}
 	r.live = true
-	if r.mode.live != nil {
-		r.mode.live()
-	}
 	if err := r.source.up(ctx, r.emit); err != nil {
 		return &emitError{err}
 	}
@@ -269,10 +277,13 @@ func (r *passReader) reached(ctx context.Context) error {
 // should have said something.
 func (r *passReader) idle(ctx context.Context, silent time.Duration) error {
 	switch {
-	case !r.mode.follow, r.source.launcher.watermarks() && silent > muteAfter:
+	case !r.follow, r.source.launcher.watermarks() && silent > muteAfter:
 		return fmt.Errorf("the journal reader was mute for %v", silent.Round(time.Second))
 	case r.source.launcher.watermarks():
 		return nil
+	}
+	if err := r.flush(ctx); err != nil {
+		return err
 	}
 	if err := r.mark(ctx, r.source.opts.Clock().Add(-idleDelay)); err != nil {
 		return err
@@ -291,8 +302,11 @@ func (r *passReader) mark(ctx context.Context, at event.Stamp) error {
 
 // end flushes a pass whose reader has told everything.
 func (r *passReader) end(ctx context.Context) error {
-	if r.mode.follow {
+	if r.follow {
 		return errors.New("the journal reader has ended by itself")
+	}
+	if r.pass.position && r.source.launcher.watermarks() && r.mapper.waits(r.at) {
+		return io.EOF // the live reader begins before the parts that came
 	}
 	if r.cursor == "" && r.pass.until != "" {
 		r.cursor = r.pass.until
@@ -309,7 +323,7 @@ func (r *passReader) end(ctx context.Context) error {
 // flush gives the batch on, and moves the position once it was applied.
 func (r *passReader) flush(ctx context.Context) error {
 	p, s := r.pass, r.source
-	batch := r.batch
+	batch := r.mapper.giveOut(r.batch)
 	r.batch = nil
 	for i := range batch {
 		ev := &batch[i]
@@ -336,7 +350,7 @@ func (r *passReader) flush(ctx context.Context) error {
 	if err := r.reached(ctx); err != nil {
 		return err
 	}
-	if r.mode.follow && !s.launcher.watermarks() && (r.marked.IsZero() || r.at.Sub(r.marked) >= idleDelay) {
+	if r.follow && !s.launcher.watermarks() && (r.marked.IsZero() || r.at.Sub(r.marked) >= idleDelay) {
 		return r.mark(ctx, r.at)
 	}
 	return nil

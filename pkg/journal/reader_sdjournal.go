@@ -76,7 +76,7 @@ func (s *sdReader) setUntil(cursor string) error {
 	for i, b := range boot {
 		s.r.until_boot[i] = C.uint8_t(b)
 	}
-	s.r.has_until, s.r.until_mono, s.r.until_real = 1, C.uint64_t(p.mono), C.uint64_t(p.real)
+	s.r.has_until, s.r.until_mono = 1, C.uint64_t(p.mono)
 	return nil
 }
 

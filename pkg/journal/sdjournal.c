@@ -272,16 +272,14 @@ static void put_cursor(jr *r, out *o)
 	free(cursor);
 }
 
-// compare_until says where the entry lies: before (-1), at the same time as (0)
-// or behind (1) the last wanted one.
-static int compare_until(const jr *r, uint64_t real, uint64_t mono, sd_id128_t boot)
+// compare_until says where the entry lies: before (-1) or behind (1) the last
+// wanted one. 0 is for what the clocks can't tell: the same time, or another
+// boot, at which the wall clock may have been set back. The cursor tells then.
+static int compare_until(const jr *r, uint64_t mono, sd_id128_t boot)
 {
-	uint64_t a = real, b = r->until_real;
-	if (!memcmp(boot.bytes, r->until_boot, 16)) {
-		a = mono;
-		b = r->until_mono;
-	}
-	return a < b ? -1 : a > b;
+	if (memcmp(boot.bytes, r->until_boot, 16))
+		return 0;
+	return mono < r->until_mono ? -1 : mono > r->until_mono;
 }
 
 // step goes to the next entry and reads its clocks. An entry that can't be
@@ -323,7 +321,7 @@ void jr_read(jr *r, char *buf, size_t cap, uint64_t max, jr_result *res)
 		res->state = step(r, &real, &mono, &boot);
 		if (res->state != JR_MORE)
 			break;
-		int until = r->has_until ? compare_until(r, real, mono, boot) : -1;
+		int until = r->has_until ? compare_until(r, mono, boot) : -1;
 		if (until > 0) {
 			res->state = JR_UNTIL;
 			here = 0;

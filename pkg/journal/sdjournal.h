@@ -46,7 +46,7 @@ typedef struct {
 	int cursors;            // every entry gets its cursor
 	int has_until;
 	uint8_t until_boot[16];
-	uint64_t until_mono, until_real;
+	uint64_t until_mono;
 
 	sd_journal *j;
 	int pending; // the present entry was not written yet

@@ -9,16 +9,22 @@ import (
 // soleUnit adopts the unit of an export file's first own line or manager's
 // message, where the caller named none.
 type soleUnit struct {
-	name   string // of the target; "" takes the unit's
+	name   string // of the target; "" takes the unit's, or path if there is none
+	path   string
 	unit   string
 	others map[string]bool
 }
 
+// target keeps the name that it gave first.
 func (s *soleUnit) target() string {
-	if s.name != "" {
-		return s.name
+	switch {
+	case s.name != "":
+	case s.unit != "":
+		s.name = s.unit
+	default:
+		s.name = s.path
 	}
-	return s.unit
+	return s.name
 }
 
 // own says whether the entry is a line of the unit. Lines of no unit at all

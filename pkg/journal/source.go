@@ -74,10 +74,13 @@ type Source struct {
 
 	// Run's goroutine owns what follows.
 	planned  bool
+	specs    []TargetSpec        // what is read now
 	queue    []*pass             // back-fill that is still to do
+	catchUp  *pass               // what came since Resume; nil when it was read
 	filled   map[TargetSpec]bool // specs whose back-fill is done or queued
 	lostAt   string              // cursor behind which a loss was told of
-	lastUp   *bool               // the last SourceState; nil before the first
+	cut      cutWatch
+	lastUp   *bool // the last SourceState; nil before the first
 	state    string
 	restarts int
 
@@ -162,7 +165,8 @@ func (s *Source) Run(ctx context.Context, emit Emit) error {
 	pause := backoff.NewExponentialBackOff()
 	pause.InitialInterval, pause.MaxInterval = 100*time.Millisecond, 10*time.Second
 	for {
-		err := s.session(ctx, emit, pause.Reset)
+		began := time.Now()
+		err := s.session(ctx, emit)
 		var refused *emitError
 		switch {
 		case ctx.Err() != nil:
@@ -177,6 +181,10 @@ func (s *Source) Run(ctx context.Context, emit Emit) error {
 		if err := s.down(ctx, emit, err); err != nil {
 			return err
 		}
+		// A reader that dies soon after it came up gets no fresh start.
+		if time.Since(began) > pause.MaxInterval {
+			pause.Reset()
+		}
 		select {
 		case <-ctx.Done():
 			return nil
@@ -190,8 +198,8 @@ type emitError struct{ err error }
 
 func (e *emitError) Error() string { return e.err.Error() }
 
-// session reads until something fails. live is called once it follows.
-func (s *Source) session(ctx context.Context, emit Emit, live func()) error {
+// session reads until something fails.
+func (s *Source) session(ctx context.Context, emit Emit) error {
 	if err := s.access(); err != nil {
 		return err
 	}
@@ -199,24 +207,25 @@ func (s *Source) session(ctx context.Context, emit Emit, live func()) error {
 		if err := s.plan(ctx); err != nil {
 			return err
 		}
-		if len(s.queue) > 0 {
-			if err := s.runPass(ctx, s.queue[0], emit, nil); err != nil {
+		switch {
+		case len(s.queue) > 0:
+			if err := s.runPass(ctx, s.queue[0], emit); err != nil {
 				return err
 			}
 			s.queue = s.queue[1:]
-			continue
-		}
-		if err := s.runPass(ctx, s.livePass(), emit, live); err != nil {
-			return err
+		case s.catchUp != nil:
+			s.catchUp.specs = s.specs
+			if err := s.runPass(ctx, s.catchUp, emit); err != nil {
+				return err
+			}
+			s.catchUp = nil
+		default:
+			live := &pass{specs: s.specs, from: s.Applied().Cursor, after: true, follow: true, position: true}
+			if err := s.runPass(ctx, live, emit); err != nil {
+				return err
+			}
 		}
 	}
-}
-
-func (s *Source) livePass() *pass {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.changed = false
-	return &pass{specs: s.targets, from: s.applied.Cursor, after: true, follow: true, position: true}
 }
 
 // down tells why the journal can't be read, and up that it can; both only on a
@@ -274,8 +283,10 @@ func (s *Source) targetsChanged() bool {
 	return s.changed
 }
 
-func (s *Source) specs() []TargetSpec {
+// takeTargets returns the targets to read from now on.
+func (s *Source) takeTargets() []TargetSpec {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.changed = false
 	return s.targets
 }

@@ -169,3 +169,31 @@ func TestJournalctlsWatermarks(t *testing.T) {
 		}
 	})
 }
+
+// TestReaderThatAlwaysDies: a reader that dies soon after it came up is not
+// started again and again at full speed.
+func TestReaderThatAlwaysDies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := newFakeJournal(line(1, unitA, invA, "a1"))
+		for range 10_000 {
+			j.dieAfter = append(j.dieAfter, 700) // its first watermark comes through
+		}
+		var c collector
+		s := fakeSource(t, j, Options{Targets: unitTargets(unitA)})
+		stop := run(t, s, c.emit)
+		elapse(10 * time.Minute)
+		stop()
+		if s.restarts < 30 || s.restarts > 200 {
+			t.Errorf("%d restarts in ten minutes, want about one each ten seconds", s.restarts)
+		}
+		up := 0
+		for _, st := range c.states() {
+			if st.Up {
+				up++
+			}
+		}
+		if up < 30 {
+			t.Errorf("came up %d times: the reader died too early for this test", up)
+		}
+	})
+}

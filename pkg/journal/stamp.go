@@ -168,22 +168,27 @@ type yearGuess struct {
 }
 
 // date returns the stamp with a year: the latest one that is not in the future
-// for the first line, from then on the next year when December ends.
+// for the first line, from then on the one that goes on from the line before.
 func (y *yearGuess) date(s textStamp) time.Time {
 	if !s.noYear {
 		y.last = s.time
 		return s.time
 	}
-	year := y.last.Year()
-	if y.last.IsZero() {
-		year = y.now.UTC().Year()
-		if s.time.AddDate(year, 0, 0).After(y.now.Add(24 * time.Hour)) {
-			year--
+	t := s.time.AddDate(y.last.Year(), 0, 0)
+	switch {
+	case y.last.IsZero():
+		t = s.time.AddDate(y.now.UTC().Year(), 0, 0)
+		if t.After(y.now.Add(24 * time.Hour)) {
+			t = s.time.AddDate(y.now.UTC().Year()-1, 0, 0)
 		}
-	}
-	t := s.time.AddDate(year, 0, 0)
-	if !y.last.IsZero() && t.Before(y.last.AddDate(0, -6, 0)) {
-		t = s.time.AddDate(year+1, 0, 0)
+	case t.Before(y.last.AddDate(0, -6, 0)):
+		t = s.time.AddDate(y.last.Year()+1, 0, 0)
+	default:
+		// Merged logs are not quite in order: December may follow on January.
+		before := s.time.AddDate(y.last.Year()-1, 0, 0)
+		if before.After(y.last.AddDate(0, -1, 0)) {
+			t = before
+		}
 	}
 	y.last = t
 	return t

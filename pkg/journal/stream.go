@@ -38,8 +38,8 @@ func (s *stream) Read(p []byte) (int, error) {
 	return s.out.Read(p)
 }
 
-// next returns the next entry; errIdle when none came for a while, io.EOF when the reader has done what it was asked for, and
-// another error when it failed.
+// next returns the next entry; errIdle when none came for a while, io.EOF when
+// the reader has done what it was asked for, and another error when it failed.
 func (s *stream) next(wait time.Duration) (*Entry, error) {
 	s.wait = wait
 	if err := s.dec.more(); errors.Is(err, os.ErrDeadlineExceeded) {
@@ -70,37 +70,38 @@ type found struct {
 	invocation string // or the container's ID; "" when the entry tells none
 }
 
-// query returns at most limit entries.
-func query(ctx context.Context, l launcher, q request, limit int) ([]found, error) {
-	q.Limit, q.Cursors = limit, true
+// searchLimit is how many entries are looked at for one that tells something.
+const searchLimit = 500
+
+// search returns the first of at most q.Limit entries that is wanted; the zero
+// value when there is none.
+func search(ctx context.Context, l launcher, q request, wanted func(found) bool) (found, error) {
+	q.Cursors = true
 	s, err := openStream(ctx, l, &q)
 	if err != nil {
-		return nil, err
+		return found{}, err
 	}
 	defer s.child.kill()
-	var all []found
-	for len(all) < limit {
+	for range q.Limit {
 		e, err := s.next(patience)
 		if err == io.EOF {
 			break
 		}
 		if err != nil {
-			return nil, err
+			return found{}, err
 		}
-		if e.Has(Cursor) {
-			all = append(all, found{cursor: e.String(Cursor), invocation: invocationOf(e)})
+		f := found{cursor: e.String(Cursor), invocation: invocationOf(e)}
+		if f.cursor != "" && wanted(f) {
+			return f, nil
 		}
 	}
-	return all, nil
+	return found{}, nil
 }
 
-// first is query for one entry; the zero value when there is none.
+// first returns a request's first entry; the zero value when there is none.
 func first(ctx context.Context, l launcher, q request) (found, error) {
-	all, err := query(ctx, l, q, 1)
-	if err != nil || len(all) == 0 {
-		return found{}, err
-	}
-	return all[0], nil
+	q.Limit = 1
+	return search(ctx, l, q, func(found) bool { return true })
 }
 
 func invocationOf(e *Entry) string {

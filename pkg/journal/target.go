@@ -19,7 +19,8 @@ type TargetSpec struct {
 	// Container is the CONTAINER_NAME that the journald log driver of Docker or
 	// Podman sets.
 	Container string
-	// Cgroup is a prefix of _SYSTEMD_CGROUP ("/kubepods.slice/...").
+	// Cgroup is a control group as in _SYSTEMD_CGROUP ("/kubepods.slice/..."),
+	// with all below it.
 	Cgroup string
 }
 
@@ -37,7 +38,7 @@ func (t TargetSpec) Validate() error {
 	if t.Unit == "" {
 		return nil
 	}
-	if _, err := path.Match(t.Unit, ""); err != nil {
+	if _, err := path.Match(strings.ReplaceAll(t.Unit, `\`, `\\`), ""); err != nil {
 		return fmt.Errorf("unit %q is no valid glob: %w; close each [", t.Unit, err)
 	}
 	if t.isGlob() && t.Name != "" {
@@ -47,6 +48,13 @@ func (t TargetSpec) Validate() error {
 		return fmt.Errorf("unit %q has no suffix: write %s.service", t.Unit, t.Unit)
 	}
 	return nil
+}
+
+// matchUnit says that a glob matches the unit's name. A backslash is part of
+// systemd's escaped names (llm\x2dbig.service) and stands for itself.
+func matchUnit(glob, unit string) bool {
+	ok, _ := path.Match(strings.ReplaceAll(glob, `\`, `\\`), unit) // Validate knows it is valid
+	return ok
 }
 
 // isGlob says that Unit may stand for several units.

@@ -337,3 +337,66 @@ func BenchmarkText(b *testing.B) {
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*10000), "ns/line")
 }
+
+// TestExportCutShort: the end of a cut file is one gap, wherever it was cut.
+func TestExportCutShort(t *testing.T) {
+	whole := export(t, line(1, unitA, invA, "one"), line(2, unitA, invA, "TWO"))
+	for n := bytes.Index(whole, []byte("\n\n")) + 3; n < len(whole); n++ {
+		got, err := readString(t, FileOptions{}, string(whole[:n]))
+		if err != nil {
+			t.Fatalf("cut at %d: %v", n, err)
+		}
+		gaps := 0
+		for _, l := range texts(got) {
+			if strings.Contains(l, " gap ") {
+				gaps++
+			}
+		}
+		if gaps != 1 || texts(got)[0] != "llm.service one" {
+			t.Fatalf("cut at %d: %q, want the first line and one gap", n, texts(got))
+		}
+	}
+}
+
+// TestExportWithoutUnits: a collector that drops the unit leaves lines of one
+// target, whose name does not change when a unit is told later.
+func TestExportWithoutUnits(t *testing.T) {
+	bare := func(at int64, msg string) rec { return rec{at, []string{"_TRANSPORT=stdout", "MESSAGE=" + msg}} }
+	for _, tc := range []struct {
+		recs []rec
+		want []string
+	}{
+		{[]rec{bare(1, "one"), bare(2, "two")}, []string{"x.log one", "x.log two"}},
+		{[]rec{bare(1, "one"), line(2, unitA, invA, "two")}, []string{"x.log one", "x.log two"}},
+		{[]rec{line(1, unitA, invA, "one"), bare(2, "two")}, []string{"llm.service one", "llm.service two"}},
+	} {
+		got, err := readString(t, FileOptions{}, string(export(t, tc.recs...)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(tc.want, texts(got)); d != "" {
+			t.Errorf("(-want +got):\n%s", d)
+		}
+	}
+}
+
+// TestYearsOfMergedLogs: around New Year lines of two processes are not quite in
+// order.
+func TestYearsOfMergedLogs(t *testing.T) {
+	y := yearGuess{now: time.Date(2026, 9, 1, 0, 0, 0, 0, time.UTC)}
+	for _, tc := range []struct{ stamp, want string }{
+		{"Dec 31 23:59:58", "2025-12-31 23:59:58"},
+		{"Jan  1 00:00:01", "2026-01-01 00:00:01"},
+		{"Dec 31 23:59:59", "2025-12-31 23:59:59"},
+		{"Jan  1 00:00:02", "2026-01-01 00:00:02"},
+		{"Aug  9 00:00:00", "2026-08-09 00:00:00"}, // a silent half-year
+	} {
+		s, n := parseSyslogStamp([]byte(tc.stamp))
+		if n == 0 {
+			t.Fatalf("%q is no stamp", tc.stamp)
+		}
+		if got := y.date(s).Format(time.DateTime); got != tc.want {
+			t.Errorf("%s is %s, want %s", tc.stamp, got, tc.want)
+		}
+	}
+}
