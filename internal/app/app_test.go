@@ -132,7 +132,16 @@ func begin(t *testing.T, change func(*Options), prepare ...func(*App)) *daemon {
 
 func get(t *testing.T, url string) (int, string) {
 	t.Helper()
-	r, err := http.Get(url)
+	return request(t, http.MethodGet, url)
+}
+
+func request(t *testing.T, method, url string) (int, string) {
+	t.Helper()
+	req, err := http.NewRequest(method, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,16 +219,7 @@ func TestReload(t *testing.T) {
 	d.script.play(t, up(), started("a.service", "01", 0))
 	post := func() (int, string) {
 		t.Helper()
-		r, err := http.Post(d.base+"/-/reload", "", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer r.Body.Close()
-		b, err := io.ReadAll(r.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return r.StatusCode, string(b)
+		return request(t, http.MethodPost, d.base+"/-/reload")
 	}
 	rewrite := func(text string) {
 		t.Helper()
@@ -265,13 +265,8 @@ func TestReload(t *testing.T) {
 
 func TestReloadNeedsTheFlag(t *testing.T) {
 	d := begin(t, nil)
-	r, err := http.Post(d.base+"/-/reload", "", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Body.Close()
-	if r.StatusCode != http.StatusForbidden {
-		t.Errorf("%d", r.StatusCode)
+	if code, _ := request(t, http.MethodPost, d.base+"/-/reload"); code != http.StatusForbidden {
+		t.Errorf("%d", code)
 	}
 }
 

@@ -43,6 +43,11 @@ func starting(snap *phases.Snapshot) bool {
 	return false
 }
 
+// unconfirmed says that the log calls a server ready and the probe does not yet.
+func unconfirmed(t phases.Target) bool {
+	return t.State == phases.Serving && (t.Ready.Health == nil || !*t.Ready.Health)
+}
+
 func pause(starting bool) time.Duration {
 	if starting {
 		return lookWhileStarting
@@ -65,7 +70,7 @@ func (s *settings) wish(snap *phases.Snapshot) wishes {
 		}
 		if p, ok := s.probe(conf, t); ok {
 			w.probes = append(w.probes, p)
-			w.probeEvery[t.Name] = pause(t.State.Starting())
+			w.probeEvery[t.Name] = pause(t.State.Starting() || unconfirmed(t))
 		}
 	}
 	return w

@@ -97,9 +97,10 @@ func TestWishIntervals(t *testing.T) {
 	}
 	url := Health{URL: "http://127.0.0.1:1/"}
 	s := &settings{targets: []Target{{Unit: "a.service", Health: url}, {Unit: "b.service", Health: url}}, profiles: set}
+	confirmed := true
 	snap := func(a, b phases.State) *phases.Snapshot {
 		return &phases.Snapshot{Targets: []phases.Target{
-			{Name: "a.service", State: a, Startup: &phases.Startup{}}, {Name: "b.service", State: b, Startup: &phases.Startup{}},
+			{Name: "a.service", State: a, Startup: &phases.Startup{}, Ready: phases.Ready{Health: &confirmed}}, {Name: "b.service", State: b, Startup: &phases.Startup{}},
 		}}
 	}
 	w := s.wish(snap(phases.Serving, phases.CUDAGraph))
@@ -108,6 +109,10 @@ func TestWishIntervals(t *testing.T) {
 	}
 	if w := s.wish(snap(phases.Serving, phases.Stopped)); w.starting || w.interval != 10*time.Second {
 		t.Errorf("none starts: %+v", w)
+	}
+	confirmed = false
+	if w := s.wish(snap(phases.Serving, phases.Stopped)); w.probeEvery["a.service"] != time.Second {
+		t.Errorf("the log alone calls it ready: probed every %s, want 1s", w.probeEvery["a.service"])
 	}
 }
 

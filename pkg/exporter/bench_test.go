@@ -50,14 +50,8 @@ func TestSeriesBudget(t *testing.T) {
 
 func count(t *testing.T, snap *phases.Snapshot) int {
 	t.Helper()
-	reg := prometheus.NewPedanticRegistry()
-	reg.MustRegister(collector(snap, at(310)))
-	families, err := reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
 	n := 0
-	for _, f := range families {
+	for _, f := range gather(t, collector(snap, at(310))) {
 		for _, m := range f.GetMetric() {
 			n++
 			if h := m.GetHistogram(); h != nil {

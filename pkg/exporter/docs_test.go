@@ -24,15 +24,9 @@ func TestDocumented(t *testing.T) {
 func exported(t *testing.T) map[string]documented {
 	t.Helper()
 	c := collector(fullSnapshot(), at(310))
-	reg := prometheus.NewPedanticRegistry()
-	reg.MustRegister(c)
-	families, err := reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
 	out := make(map[string]documented)
 	types := make(map[string]string)
-	for _, f := range families {
+	for _, f := range gather(t, c) {
 		types[f.GetName()] = strings.ToLower(f.GetType().String())
 	}
 	descs := make(chan *prometheus.Desc, 100)

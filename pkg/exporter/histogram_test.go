@@ -64,13 +64,7 @@ func TestNativeThatDoesNotAddUp(t *testing.T) {
 
 func histogramFor(t *testing.T, c prometheus.Collector, phase string) *dto.Histogram {
 	t.Helper()
-	reg := prometheus.NewPedanticRegistry()
-	reg.MustRegister(c)
-	families, err := reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
+	for _, f := range gather(t, c) {
 		if f.GetName() != "startupd_startup_phase_seconds" {
 			continue
 		}

@@ -49,8 +49,7 @@ const loading = "(Worker_TP0 pid=300) INFO 03-01 23:30:21 [gpu_model_runner.py:4
 
 func TestEmitPublishesBeforeItReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
+		ctx := t.Context()
 		now := clock()
 		l := start(t, ctx, now)
 		if err := l.Emit(ctx, []event.Event{line(now(), loading)}); err != nil {
@@ -64,8 +63,7 @@ func TestEmitPublishesBeforeItReturns(t *testing.T) {
 
 func TestTimePassesByItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
+		ctx := t.Context()
 		now := clock()
 		l := start(t, ctx, now)
 		if err := l.Emit(ctx, []event.Event{line(now(), loading)}); err != nil {
@@ -81,8 +79,7 @@ func TestTimePassesByItself(t *testing.T) {
 
 func TestTimeDoesNotOvertakeTheJournal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
+		ctx := t.Context()
 		now := clock()
 		l := start(t, ctx, now)
 		mark := now()
@@ -106,8 +103,7 @@ func TestTimeDoesNotOvertakeTheJournal(t *testing.T) {
 // A verdict that can't come must not keep the loop awake.
 func TestABlindLoopSleeps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
+		ctx := t.Context()
 		now := clock()
 		set, err := profile.Builtin()
 		if err != nil {
@@ -138,8 +134,7 @@ func TestABlindLoopSleeps(t *testing.T) {
 
 func TestSubscriberSeesTheNewest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
+		ctx := t.Context()
 		now := clock()
 		l := start(t, ctx, now)
 		ch := l.Subscribe(ctx)

@@ -45,6 +45,20 @@ func (m *Machine) conclude(at event.Stamp) {
 	}
 }
 
+// earlier takes an entry that lies before the one that began its startup:
+// journald does not write strictly in the order of its stamps, and a back-fill
+// must find the same beginning as the live reader did.
+func (m *Machine) earlier(at event.Stamp) {
+	s := m.cur
+	if s.pub.Generation > 0 || len(s.pub.Phases) > 1 || !at.Before(s.pub.Began) {
+		return
+	}
+	s.pub.Began, s.pub.Phases[0].Entered = at, at
+	if m.state == Spawn {
+		m.since = at
+	}
+}
+
 // lateAfter is how long after systemd's own time of start the first evidence
 // may come before it counts as an attach in the middle.
 const lateAfter = 5 * time.Second

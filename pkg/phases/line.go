@@ -50,6 +50,7 @@ func (m *Machine) belongs(l *event.Line, at event.Stamp) bool {
 		m.begin(at, l.Invocation, 0)
 		m.attach()
 	case l.Invocation == "" || l.Invocation == s.pub.Invocation || l.Invocation == s.unitInvocation:
+		m.earlier(at)
 	case m.past.has(l.Invocation) || m.older(at):
 		return false
 	case m.adopts(l.Invocation, at):

@@ -20,6 +20,17 @@ func (s *script) watermark(sec float64) { s.hostWide(sec, &event.Watermark{}) }
 
 // A failure of a line can be taken back for 10 s of the journal's time, however
 // far the other sources are ahead of it.
+func TestTheEarliestEntryIsTheBeginning(t *testing.T) {
+	s := newScript(t)
+	s.line(1.0027, lineVersion)
+	s.message(1, event.UnitMessage{Message: event.Started})
+	s.line(30, lineLoad)
+	s.line(2, lineBanner)
+	if st := s.startup(); st.Began != at(1) || st.Phases[0].Entered != at(1) {
+		t.Errorf("began %v, want the earliest entry's time", st.Began)
+	}
+}
+
 func TestVerdictsGoByTheJournalsTime(t *testing.T) {
 	for _, c := range []struct {
 		name  string

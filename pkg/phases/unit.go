@@ -48,6 +48,7 @@ func (m *Machine) onStart(d *event.UnitMessage, at event.Stamp) {
 			m.begin(at, "", s.pub.Generation+1)
 		}
 	case d.Invocation == s.pub.Invocation || d.Invocation == s.unitInvocation:
+		m.earlier(at)
 	case m.past.has(d.Invocation) || m.older(at):
 	case m.lacksUnit() && s.running():
 		s.unitInvocation = d.Invocation
