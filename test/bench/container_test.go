@@ -45,7 +45,7 @@ func boot(b *testing.B, reader, command string) host {
 		"../../deploy/systemd/sysusers.d/startupd.conf": "usr/lib/sysusers.d/startupd.conf",
 		program(b): "usr/bin/startupd",
 	} {
-		copyFile(b, from, filepath.Join(stage, to))
+		nspawn.Copy(b, from, filepath.Join(stage, to))
 	}
 	probe := filepath.Join(stage, "usr/bin/lineprobe")
 	if out, err := exec.Command("go", "build", "-o", probe, "./lineprobe").CombinedOutput(); err != nil {
@@ -55,32 +55,15 @@ func boot(b *testing.B, reader, command string) host {
 		b.Fatal(err)
 	}
 	h := host{nspawn.Boot(b, stage, share), share}
-	h.Run("systemd-sysusers")
-	h.Run("systemctl", "start", "startupd.service")
+	h.Run(b, "systemd-sysusers")
+	h.Run(b, "systemctl", "start", "startupd.service")
 	return h
-}
-
-// copyFile copies a file with its mode.
-func copyFile(b *testing.B, from, to string) {
-	b.Helper()
-	text, err := os.ReadFile(from)
-	if err != nil {
-		b.Fatal(err)
-	}
-	info, err := os.Stat(from)
-	if err != nil {
-		b.Fatal(err)
-	}
-	nspawn.Put(b, to, string(text))
-	if err := os.Chmod(to, info.Mode()); err != nil {
-		b.Fatal(err)
-	}
 }
 
 // daemon is startupd's PID as this machine counts it.
 func (h host) daemon(b *testing.B) int {
 	b.Helper()
-	for _, pid := range children(h.Init) {
+	for _, pid := range nspawn.Children(h.Init) {
 		line, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
 		if strings.HasPrefix(string(line), "/usr/bin/startupd\x00") {
 			return pid

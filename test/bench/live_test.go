@@ -25,7 +25,7 @@ func BenchmarkLatency(b *testing.B) {
 		b.Run(reader.name, func(b *testing.B) {
 			n := sized(500, 20)
 			h := boot(b, reader.name, fmt.Sprintf("/usr/bin/lineprobe latency %d %s /e2e/result", n, metricsURL))
-			h.Run("systemctl", "start", unit)
+			h.Run(b, "systemctl", "start", unit)
 			var text []byte
 			nspawn.Eventually(b, 5*time.Minute, func() error {
 				if _, err := h.Try("systemctl", "is-failed", "--quiet", unit); err == nil {
@@ -65,10 +65,10 @@ func BenchmarkMemoryDaemon(b *testing.B) {
 	half := len(text)/2 + bytes.IndexByte(text[len(text)/2:], '\n') + 1
 	nspawn.Put(b, filepath.Join(h.share, "loop"), string(text[half:]))
 	pid := h.daemon(b)
-	h.Run("systemctl", "start", unit)
+	h.Run(b, "systemctl", "start", unit)
 	var p peaks
 	lines, began, changed := 0.0, time.Now(), time.Now()
-	nspawn.Eventually(b, time.Hour, func() error {
+	nspawn.Poll(b, 50*time.Millisecond, time.Hour, func() error {
 		body, err := h.Try("curl", "-s", metricsURL)
 		if err != nil {
 			b.Fatal(err)

@@ -8,12 +8,13 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/startupd/startupd/test/nspawn"
 )
 
 // mega is what the bounds count in: 10^6 bytes.
@@ -30,7 +31,7 @@ func anonymous(pid int) (usage, error) {
 		return usage{}, err
 	}
 	u := usage{own: own, tree: own}
-	for _, child := range children(pid) {
+	for _, child := range nspawn.Children(pid) {
 		// A child that has ended since holds nothing.
 		if c, err := anonymous(child); err == nil {
 			u.tree += c.tree
@@ -50,21 +51,6 @@ func rssAnon(pid int) (float64, error) {
 	}
 	kib, err := strconv.ParseFloat(strings.Fields(rest)[0], 64)
 	return kib * 1024, err
-}
-
-// children returns the processes that any thread of pid has forked.
-func children(pid int) []int {
-	var out []int
-	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
-	for _, list := range lists {
-		b, _ := os.ReadFile(list)
-		for f := range strings.FieldsSeq(string(b)) {
-			if n, err := strconv.Atoi(f); err == nil {
-				out = append(out, n)
-			}
-		}
-	}
-	return out
 }
 
 // peaks follows a program's memory; progress (0 to 1) tells how far its input

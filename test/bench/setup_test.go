@@ -127,9 +127,9 @@ func makeJournal(file string, n int, m mix) error {
 
 // wall runs a command and returns how long it took. Exit codes below 126 are
 // answers: startupd's tell the outcome, grep's that nothing matched.
-func wall(b *testing.B, name string, args ...string) time.Duration {
+func wall(b *testing.B, command ...string) time.Duration {
 	b.Helper()
-	cmd := exec.Command(name, args...)
+	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Stderr = os.Stderr
 	began := time.Now()
 	err := cmd.Run()

@@ -6,43 +6,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/startupd/startupd/test/engine/scenario"
 	"github.com/startupd/startupd/test/fakenvml"
+	"github.com/startupd/startupd/test/nspawn"
 )
-
-// lockThread ties the goroutine to its thread, for ever.
-func lockThread() { runtime.LockOSThread() }
-
-const target = `[Unit]
-Description=End-to-end tests
-Requires=basic.target
-After=basic.target
-Wants=dbus.service
-`
-
-// bootID undoes the boot ID that systemd-nspawn makes up: it is a mount that the
-// hardened service does not see, and so the journal would be of another boot
-// than the one that its readers ask for.
-const bootID = `[Unit]
-DefaultDependencies=no
-Before=systemd-journald.service
-
-[Service]
-Type=oneshot
-RemainAfterExit=yes
-StandardOutput=null
-StandardError=null
-ExecStart=sh -c 'while umount /proc/sys/kernel/random/boot_id; do :; done'
-`
-
-const afterBootID = `[Unit]
-Requires=boot-id.service
-After=boot-id.service
-`
 
 // stage builds everything that the container needs: a folder to be laid over
 // its root, and one to be shared with it.
@@ -64,18 +34,14 @@ func stage(t *testing.T) (root, share string) {
 	if _, err := fakenvml.Build(share); err != nil {
 		t.Fatal(err)
 	}
-	copyFile(t, "../../deploy/systemd/startupd.service", filepath.Join(root, "usr/lib/systemd/system/startupd.service"))
-	copyFile(t, "../../deploy/systemd/sysusers.d/startupd.conf", filepath.Join(root, "usr/lib/sysusers.d/startupd.conf"))
-	units := filepath.Join(root, "etc/systemd/system")
-	put(t, filepath.Join(units, "e2e.target"), target)
-	put(t, filepath.Join(units, "boot-id.service"), bootID)
-	put(t, filepath.Join(units, "systemd-journald.service.d/boot-id.conf"), afterBootID)
+	nspawn.Copy(t, "../../deploy/systemd/startupd.service", filepath.Join(root, "usr/lib/systemd/system/startupd.service"))
+	nspawn.Copy(t, "../../deploy/systemd/sysusers.d/startupd.conf", filepath.Join(root, "usr/lib/sysusers.d/startupd.conf"))
 	scenarios, err := filepath.Glob("../engine/scenarios/*.yaml")
 	if err != nil || len(scenarios) == 0 {
 		t.Fatalf("no scenarios: %v", err)
 	}
 	for _, path := range scenarios {
-		copyFile(t, path, filepath.Join(share, filepath.Base(path)))
+		nspawn.Copy(t, path, filepath.Join(share, filepath.Base(path)))
 	}
 	idle(t, filepath.Join(share, "nvml"))
 	return root, share
@@ -115,22 +81,3 @@ func build(t *testing.T, out, pkg string) {
 
 // hasLibsystemd says whether the sdjournal reader can be built.
 func hasLibsystemd() bool { return exec.Command("pkg-config", "--exists", "libsystemd").Run() == nil }
-
-func copyFile(t *testing.T, from, to string) {
-	t.Helper()
-	b, err := os.ReadFile(from)
-	if err != nil {
-		t.Fatal(err)
-	}
-	put(t, to, string(b))
-}
-
-func put(t *testing.T, path, text string) {
-	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
-}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/startupd/startupd/test/nspawn"
 )
 
 const (
@@ -16,7 +18,7 @@ const (
 
 // daemon is the startupd service in a container.
 type daemon struct {
-	*container
+	*nspawn.Container
 }
 
 // dropIn lets the daemon find the fake NVML. Everything else is as delivered.
@@ -25,17 +27,17 @@ Environment=FAKE_NVML_STATE=/e2e/nvml
 `
 
 // install starts startupd anew, without state of an earlier one.
-func install(t *testing.T, c *container, args ...string) *daemon {
+func install(t *testing.T, c *nspawn.Container, args ...string) *daemon {
 	t.Helper()
 	d := &daemon{c}
-	c.run(t, "systemctl", "stop", service)
-	c.run(t, "rm", "-rf", "/var/lib/startupd")
-	c.write(t, "/etc/systemd/system/startupd.service.d/e2e.conf", dropIn)
+	c.Run(t, "systemctl", "stop", service)
+	c.Run(t, "rm", "-rf", "/var/lib/startupd")
+	c.Write(t, "/etc/systemd/system/startupd.service.d/e2e.conf", dropIn)
 	args = append(args, "--gpu.nvml-library=/e2e/libnvidia-ml.so.1", "--web.listen-address="+address, "--web.enable-lifecycle")
-	c.write(t, "/etc/default/startupd", "ARGS=\""+strings.Join(args, " ")+"\"\n")
-	c.run(t, "systemctl", "daemon-reload")
-	c.run(t, "systemctl", "reset-failed")
-	if out, err := c.try("systemctl", "start", service); err != nil {
+	c.Write(t, "/etc/default/startupd", "ARGS=\""+strings.Join(args, " ")+"\"\n")
+	c.Run(t, "systemctl", "daemon-reload")
+	c.Run(t, "systemctl", "reset-failed")
+	if out, err := c.Try("systemctl", "start", service); err != nil {
 		t.Fatalf("%v\n%s\n%s", err, out, d.log(t))
 	}
 	t.Cleanup(func() {
@@ -43,7 +45,7 @@ func install(t *testing.T, c *container, args ...string) *daemon {
 			m, _, err := d.scrape()
 			t.Logf("startupd's log:\n%s\nits metrics that are not 0 (%v):\n%s", d.log(t), err, m.dump("startupd_"))
 		}
-		_, _ = c.try("systemctl", "stop", service)
+		_, _ = c.Try("systemctl", "stop", service)
 	})
 	return d
 }
@@ -51,14 +53,14 @@ func install(t *testing.T, c *container, args ...string) *daemon {
 // log is the end of what the service has written.
 func (d *daemon) log(t *testing.T) string {
 	t.Helper()
-	out, _ := d.try("journalctl", "--unit="+service, "_SYSTEMD_INVOCATION_ID="+d.property(t, service, "InvocationID"),
+	out, _ := d.Try("journalctl", "--unit="+service, "_SYSTEMD_INVOCATION_ID="+d.Property(t, service, "InvocationID"),
 		"--lines=60", "--no-pager", "--output=cat")
 	return out
 }
 
 // scrape reads /metrics as Prometheus would.
 func (d *daemon) scrape() (metrics, string, error) {
-	text, err := d.try("curl", "--silent", "--show-error", "--fail", "--max-time", "5", "http://"+address+"/metrics")
+	text, err := d.Try("curl", "--silent", "--show-error", "--fail", "--max-time", "5", "http://"+address+"/metrics")
 	if err != nil {
 		return nil, text, fmt.Errorf("%w: %s", err, text)
 	}
@@ -79,7 +81,7 @@ func (d *daemon) metrics(t *testing.T) metrics {
 // until scrapes until check is content.
 func (d *daemon) until(t *testing.T, within time.Duration, check func(metrics) error) {
 	t.Helper()
-	eventually(t, within, func() error {
+	nspawn.Eventually(t, within, func() error {
 		m, _, err := d.scrape()
 		if err != nil {
 			return err
@@ -115,13 +117,13 @@ func (d *daemon) halfway(t *testing.T, unit string, share float64) {
 // pid is the service's main process, inside.
 func (d *daemon) pid(t *testing.T) string {
 	t.Helper()
-	return d.property(t, service, "MainPID")
+	return d.Property(t, service, "MainPID")
 }
 
 // child finds a process of the service by a word of its command line.
 func (d *daemon) child(t *testing.T, word string) string {
 	t.Helper()
-	for line := range strings.Lines(d.run(t, "ps", "-o", "pid=,args=", "--ppid", d.pid(t))) {
+	for line := range strings.Lines(d.Run(t, "ps", "-o", "pid=,args=", "--ppid", d.pid(t))) {
 		if strings.Contains(line, word) {
 			return strings.Fields(line)[0]
 		}

@@ -3,6 +3,6 @@
 // deploy/, a simulated engine (test/engine) and a fake NVML (test/fakenvml).
 //
 // Its tests have the build tag e2e, need root, and run by `make e2e`. They boot
-// this machine's own root file system in a container, through an overlay that
-// is gone afterwards; nothing of the machine is changed.
+// this machine's own root file system in a container (test/nspawn); nothing of
+// the machine is changed.
 package e2e

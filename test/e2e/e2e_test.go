@@ -5,6 +5,8 @@ package e2e
 import (
 	"os"
 	"testing"
+
+	"github.com/startupd/startupd/test/nspawn"
 )
 
 // TestStartupd boots one container and runs every case in it, one after the
@@ -14,9 +16,9 @@ func TestStartupd(t *testing.T) {
 		t.Fatal("these tests boot a container: run them as root")
 	}
 	root, share := stage(t)
-	c := boot(t, root, share)
-	c.run(t, "systemd-sysusers", "/usr/lib/sysusers.d/startupd.conf")
-	c.run(t, "systemctl", "daemon-reload")
+	c := nspawn.Boot(t, root, share)
+	c.Run(t, "systemd-sysusers", "/usr/lib/sysusers.d/startupd.conf")
+	c.Run(t, "systemctl", "daemon-reload")
 
 	readers := []string{"journalctl"}
 	if hasLibsystemd() {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/startupd/startupd/test/engine/scenario"
+	"github.com/startupd/startupd/test/nspawn"
 )
 
 // engineUnit is a unit that runs the simulated engine.
@@ -33,17 +34,17 @@ RestartSec=%[6]s
 `
 
 // add writes the unit's file and returns its scenario.
-func (u engineUnit) add(t *testing.T, c *container) *scenario.File {
+func (u engineUnit) add(t *testing.T, c *nspawn.Container) *scenario.File {
 	t.Helper()
 	f, err := scenario.Load(filepath.Join("../engine/scenarios", u.scenario+".yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.run(t, "rm", "-rf", "/run/sim-"+u.name)
-	c.run(t, "mkdir", "/run/sim-"+u.name)
-	c.write(t, "/etc/systemd/system/"+u.name, fmt.Sprintf(engineText, u.name, f.Command, u.scenario, u.speed, u.port, u.restartSec))
-	c.run(t, "systemctl", "daemon-reload")
-	t.Cleanup(func() { _, _ = c.try("systemctl", "stop", u.name) })
+	c.Run(t, "rm", "-rf", "/run/sim-"+u.name)
+	c.Run(t, "mkdir", "/run/sim-"+u.name)
+	c.Write(t, "/etc/systemd/system/"+u.name, fmt.Sprintf(engineText, u.name, f.Command, u.scenario, u.speed, u.port, u.restartSec))
+	c.Run(t, "systemctl", "daemon-reload")
+	t.Cleanup(func() { _, _ = c.Try("systemctl", "stop", u.name) })
 	return f
 }
 
@@ -65,7 +66,7 @@ func lines(t *testing.T, f *scenario.File, i int) int {
 }
 
 // holder is a service, or a scope, whose process holds GPU memory.
-func holder(t *testing.T, c *container, unit, memory string, scope bool) {
+func holder(t *testing.T, c *nspawn.Container, unit, memory string, scope bool) {
 	t.Helper()
 	exec := "/opt/vllm/bin/vllm"
 	name := unit
@@ -75,9 +76,9 @@ func holder(t *testing.T, c *container, unit, memory string, scope bool) {
 		name = "client-" + unit[:12] + ".service"
 		exec = "/usr/bin/systemd-run --scope --quiet --unit=" + unit + " /opt/vllm/bin/vllm"
 	}
-	c.write(t, "/run/systemd/system/"+name, fmt.Sprintf(
+	c.Write(t, "/run/systemd/system/"+name, fmt.Sprintf(
 		"[Service]\nExecStart=%s\nEnvironment=SIMENGINE_SCENARIO=/e2e/reference.yaml SIMENGINE_NVML=/e2e/nvml SIMENGINE_HOLD=%s\n", exec, memory))
-	c.run(t, "systemctl", "daemon-reload")
-	c.run(t, "systemctl", "start", name)
-	t.Cleanup(func() { _, _ = c.try("systemctl", "stop", unit, name) })
+	c.Run(t, "systemctl", "daemon-reload")
+	c.Run(t, "systemctl", "start", name)
+	t.Cleanup(func() { _, _ = c.Try("systemctl", "stop", unit, name) })
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/startupd/startupd/test/nspawn"
 )
 
 // fault is something that goes wrong in the middle of a start.
@@ -24,7 +26,7 @@ type fault struct {
 func faults(reader string) []fault {
 	child := map[string]string{"sdjournal": "journal-reader", "journalctl": "journalctl"}[reader]
 	run := func(args ...string) func(*testing.T, *daemon, string) {
-		return func(t *testing.T, d *daemon, _ string) { d.run(t, args...) }
+		return func(t *testing.T, d *daemon, _ string) { d.Run(t, args...) }
 	}
 	return []fault{
 		{name: "reader killed", inject: func(t *testing.T, d *daemon, _ string) { d.kill(t, "KILL", d.child(t, child)) }, after: readerRestarted},
@@ -41,7 +43,7 @@ func faults(reader string) []fault {
 
 func (d *daemon) kill(t *testing.T, signal, pid string) {
 	t.Helper()
-	d.run(t, "kill", "-"+signal, pid)
+	d.Run(t, "kill", "-"+signal, pid)
 }
 
 // stopGPUs hangs the GPU reader: its source must say so within its time-out.
@@ -62,8 +64,8 @@ func stopGPUs(t *testing.T, d *daemon, _ string) {
 func killGPUs(t *testing.T, d *daemon, _ string) {
 	old := d.child(t, "gpu-reader")
 	d.kill(t, "KILL", old)
-	eventually(t, 20*time.Second, func() error {
-		found, err := d.try("pgrep", "--parent", d.pid(t), "--full", "gpu-reader")
+	nspawn.Eventually(t, 20*time.Second, func() error {
+		found, err := d.Try("pgrep", "--parent", d.pid(t), "--full", "gpu-reader")
 		if err == nil && strings.TrimSpace(found) == old {
 			err = fmt.Errorf("process %s is still there", old)
 		}
@@ -74,23 +76,23 @@ func killGPUs(t *testing.T, d *daemon, _ string) {
 // truncate cuts the file that journald writes to, as a broken disk or a
 // careless hand would: whoever has it mapped is sent SIGBUS.
 func truncate(t *testing.T, d *daemon) {
-	files := strings.Fields(d.run(t, "find", "/var/log/journal", "-name", "system.journal"))
+	files := strings.Fields(d.Run(t, "find", "/var/log/journal", "-name", "system.journal"))
 	if len(files) != 1 {
 		t.Fatalf("active journal files: %v", files)
 	}
-	d.run(t, "truncate", "--size=64K", files[0])
+	d.Run(t, "truncate", "--size=64K", files[0])
 }
 
 // truncateUnread keeps the reader from reading for a while, and then takes away
 // what it has not read.
 func truncateUnread(t *testing.T, d *daemon, unit, child string) {
 	written := func() int {
-		return strings.Count(d.run(t, "journalctl", "--quiet", "--unit="+unit, "--output=cat"), "\n")
+		return strings.Count(d.Run(t, "journalctl", "--quiet", "--unit="+unit, "--output=cat"), "\n")
 	}
 	pid := d.child(t, child)
 	d.kill(t, "STOP", pid)
 	before := written()
-	eventually(t, 10*time.Second, func() error {
+	nspawn.Eventually(t, 10*time.Second, func() error {
 		if n := written() - before; n < 10 {
 			return fmt.Errorf("%d lines unread", n)
 		}
@@ -98,7 +100,7 @@ func truncateUnread(t *testing.T, d *daemon, unit, child string) {
 	})
 	truncate(t, d)
 	// The daemon may have ended a reader that hangs.
-	_, _ = d.try("kill", "-CONT", pid)
+	_, _ = d.Try("kill", "-CONT", pid)
 }
 
 func readerRestarted(t *testing.T, d *daemon) {
@@ -118,13 +120,13 @@ const steadySpeed = 1.5
 
 // testFaults breaks something in the middle of a start, each time of another
 // unit of one glob.
-func testFaults(t *testing.T, c *container, reader string) {
+func testFaults(t *testing.T, c *nspawn.Container, reader string) {
 	d := install(t, c, "--unit=steady-"+reader+"-*.service", "--journal.reader="+reader)
 	for i, f := range faults(reader) {
 		t.Run(f.name, func(t *testing.T) {
 			u := engineUnit{name: fmt.Sprintf("steady-%s-%d.service", reader, i), scenario: "steady", speed: steadySpeed, port: 8100 + i, restartSec: "1"}
 			want := lines(t, u.add(t, c), 0)
-			c.run(t, "systemctl", "start", "--no-block", u.name)
+			c.Run(t, "systemctl", "start", "--no-block", u.name)
 			d.halfway(t, u.name, 0.3)
 			f.inject(t, d, u.name)
 			d.reaches(t, 40*time.Second, u.name, "serving")
@@ -133,7 +135,7 @@ func testFaults(t *testing.T, c *container, reader string) {
 			if f.after != nil {
 				f.after(t, d)
 			}
-			c.run(t, "systemctl", "stop", u.name)
+			c.Run(t, "systemctl", "stop", u.name)
 			d.until(t, 10*time.Second, func(m metrics) error {
 				return check(m, metrics{
 					key("startupd_serving_ended_total", "unit", u.name, "reason", "stopped"): 1,

@@ -11,12 +11,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/startupd/startupd/test/nspawn"
 )
 
 // testService judges the unit as delivered.
-func testService(t *testing.T, c *container) {
+func testService(t *testing.T, c *nspawn.Container) {
 	d := install(t, c, "--unit=none.service")
-	out := c.run(t, "systemd-analyze", "security", "--no-pager", service)
+	out := c.Run(t, "systemd-analyze", "security", "--no-pager", service)
 	found := regexp.MustCompile(`Overall exposure level for startupd.service: ([0-9.]+)`).FindStringSubmatch(out)
 	if found == nil {
 		t.Fatalf("systemd-analyze says:\n%s", out)
@@ -24,15 +26,15 @@ func testService(t *testing.T, c *container) {
 	if score, err := strconv.ParseFloat(found[1], 64); err != nil || score > 2.0 {
 		t.Errorf("exposure level is %s, want 2.0 or less:\n%s", found[1], out)
 	}
-	if user := c.run(t, "ps", "-o", "user=", "-p", d.pid(t)); user != "startupd" {
+	if user := c.Run(t, "ps", "-o", "user=", "-p", d.pid(t)); user != "startupd" {
 		t.Errorf("it runs as %s", user)
 	}
-	if caps := c.run(t, "grep", "CapEff", "/proc/"+d.pid(t)+"/status"); !strings.HasSuffix(caps, "0000000000000000") {
+	if caps := c.Run(t, "grep", "CapEff", "/proc/"+d.pid(t)+"/status"); !strings.HasSuffix(caps, "0000000000000000") {
 		t.Errorf("it has capabilities: %s", caps)
 	}
 	d.until(t, 20*time.Second, sources)
-	eventually(t, 10*time.Second, func() error {
-		if status := d.property(t, service, "StatusText"); !strings.Contains(status, "none.service") {
+	nspawn.Eventually(t, 10*time.Second, func() error {
+		if status := d.Property(t, service, "StatusText"); !strings.Contains(status, "none.service") {
 			return fmt.Errorf("its status is %q", status)
 		}
 		return nil
@@ -40,12 +42,12 @@ func testService(t *testing.T, c *container) {
 }
 
 // testInputs gives startupd what an operator may give it by mistake.
-func testInputs(t *testing.T, c *container) {
+func testInputs(t *testing.T, c *nspawn.Container) {
 	d := install(t, c, "--unit=none.service")
 	d.until(t, 20*time.Second, sources)
 	t.Run("no such unit", func(t *testing.T) {
 		d.reaches(t, 10*time.Second, "none.service", "unknown")
-		eventually(t, 10*time.Second, func() error {
+		nspawn.Eventually(t, 10*time.Second, func() error {
 			if log := d.log(t); !strings.Contains(log, "none.service") {
 				return fmt.Errorf("the log does not name the unit:\n%s", log)
 			}
@@ -53,7 +55,7 @@ func testInputs(t *testing.T, c *container) {
 		})
 	})
 	t.Run("port in use", func(t *testing.T) {
-		out, err := c.try("startupd", "serve", "--unit=none.service", "--web.listen-address="+address, "--state.dir=", "--api.socket=")
+		out, err := c.Try("startupd", "serve", "--unit=none.service", "--web.listen-address="+address, "--state.dir=", "--api.socket=")
 		var exit *exec.ExitError
 		if !errors.As(err, &exit) || exit.ExitCode() != 1 {
 			t.Errorf("it ended with %v", err)
@@ -63,7 +65,7 @@ func testInputs(t *testing.T, c *container) {
 		}
 	})
 	t.Run("no target", func(t *testing.T) {
-		out, err := c.try("startupd", "serve")
+		out, err := c.Try("startupd", "serve")
 		var exit *exec.ExitError
 		if !errors.As(err, &exit) || exit.ExitCode() != 2 || !strings.Contains(out, "--unit") {
 			t.Errorf("it ended with %v and says %q", err, out)
@@ -80,13 +82,13 @@ func testInputs(t *testing.T, c *container) {
 
 // stranger runs startupd without any right, and wants a source to be down, with
 // a word about what to do.
-func stranger(t *testing.T, c *container, env []string, source, word string) {
+func stranger(t *testing.T, c *nspawn.Container, env []string, source, word string) {
 	const addr = "127.0.0.1:10950"
 	args := append([]string{"env"}, env...)
 	args = append(args, "setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups",
 		"/usr/bin/startupd", "serve", "--unit=none.service", "--web.listen-address="+addr, "--state.dir=", "--api.socket=")
-	var out log
-	cmd := c.command(t.Context(), args...)
+	var out nspawn.Output
+	cmd := c.Command(t.Context(), args...)
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -95,14 +97,14 @@ func stranger(t *testing.T, c *container, env []string, source, word string) {
 	go func() { ended <- cmd.Wait() }()
 	// nsenter waits for the process in the container: that one is told to end.
 	pid := ""
-	t.Cleanup(func() { _, _ = c.try("kill", "-KILL", pid) })
-	eventually(t, 20*time.Second, func() error {
-		found, err := c.try("pgrep", "--oldest", "--exact", "--uid", "nobody", "startupd")
+	t.Cleanup(func() { _, _ = c.Try("kill", "-KILL", pid) })
+	nspawn.Eventually(t, 20*time.Second, func() error {
+		found, err := c.Try("pgrep", "--oldest", "--exact", "--uid", "nobody", "startupd")
 		pid = strings.TrimSpace(found)
 		return err
 	})
-	eventually(t, 20*time.Second, func() error {
-		text, err := c.try("curl", "--silent", "--fail", "http://"+addr+"/metrics")
+	nspawn.Eventually(t, 20*time.Second, func() error {
+		text, err := c.Try("curl", "--silent", "--fail", "http://"+addr+"/metrics")
 		if err != nil {
 			return fmt.Errorf("%w\n%s", err, out.String())
 		}
@@ -117,7 +119,7 @@ func stranger(t *testing.T, c *container, env []string, source, word string) {
 		_, err = m.state("none.service")
 		return err
 	})
-	c.run(t, "kill", "-INT", pid)
+	c.Run(t, "kill", "-INT", pid)
 	select {
 	case err := <-ended:
 		if err != nil {
@@ -129,27 +131,27 @@ func stranger(t *testing.T, c *container, env []string, source, word string) {
 }
 
 // reload replaces the configuration of a running service.
-func reload(t *testing.T, c *container) {
+func reload(t *testing.T, c *nspawn.Container) {
 	const path = "/etc/startupd/reload.yml"
 	post := func() string {
-		return c.run(t, "curl", "--silent", "--request", "POST", "--write-out", " %{http_code}", "http://"+address+"/-/reload")
+		return c.Run(t, "curl", "--silent", "--request", "POST", "--write-out", " %{http_code}", "http://"+address+"/-/reload")
 	}
-	c.write(t, path, "targets:\n  - unit: one.service\n")
+	c.Write(t, path, "targets:\n  - unit: one.service\n")
 	d := install(t, c, "--config.file="+path)
-	c.write(t, path, "targets:\n  - unit: one.service\n  - unti: two.service\n")
+	c.Write(t, path, "targets:\n  - unit: one.service\n  - unti: two.service\n")
 	if got := post(); !strings.HasSuffix(got, " 500") || !strings.Contains(got, "unti") || !strings.Contains(got, path+":3") {
 		t.Errorf("a bad configuration is answered %q", got)
 	}
 	if _, err := d.metrics(t).state("one.service"); err != nil {
 		t.Error(err)
 	}
-	c.write(t, path, "targets:\n  - unit: one.service\n  - unit: two.service\n")
+	c.Write(t, path, "targets:\n  - unit: one.service\n  - unit: two.service\n")
 	if got := post(); !strings.HasSuffix(got, " 200") {
 		t.Errorf("a good configuration is answered %q", got)
 	}
 	d.until(t, 10*time.Second, func(m metrics) error { _, err := m.state("two.service"); return err })
-	c.write(t, path, "targets:\n  - unit: two.service\n")
-	c.run(t, "systemctl", "reload", service)
+	c.Write(t, path, "targets:\n  - unit: two.service\n")
+	c.Run(t, "systemctl", "reload", service)
 	d.until(t, 10*time.Second, func(m metrics) error {
 		if _, err := m.state("one.service"); err == nil {
 			return fmt.Errorf("one.service is still watched")
@@ -169,13 +171,13 @@ LogRateLimitBurst=5000
 
 // flood sees to it that startupd lives through such a log, and says what is
 // missing in it.
-func flood(t *testing.T, c *container) {
+func flood(t *testing.T, c *nspawn.Container) {
 	const unit = "flood.service"
-	c.write(t, "/run/systemd/system/"+unit, floodUnit)
+	c.Write(t, "/run/systemd/system/"+unit, floodUnit)
 	d := install(t, c, "--unit="+unit)
 	pid := d.pid(t)
-	c.run(t, "systemctl", "start", "--no-block", unit)
-	t.Cleanup(func() { _, _ = c.try("systemctl", "stop", unit) })
+	c.Run(t, "systemctl", "start", "--no-block", unit)
+	t.Cleanup(func() { _, _ = c.Try("systemctl", "stop", unit) })
 	d.until(t, 30*time.Second, func(m metrics) error {
 		for _, kind := range []string{"suppressed", "line_max"} {
 			if n, _ := m.get("startupd_journal_gaps_total", "unit", unit, "kind", kind); n < 1 {

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/startupd/startupd/test/nspawn"
 )
 
 // testOutcomes plays starts that end in other ways: without graphs, stopped
 // half-way, killed by a signal.
-func testOutcomes(t *testing.T, c *container) {
+func testOutcomes(t *testing.T, c *nspawn.Container) {
 	eager := engineUnit{name: "vllm-eager.service", scenario: "eager", speed: 1, port: 8300, restartSec: "1"}
 	broken := engineUnit{name: "vllm-interrupted.service", scenario: "interrupted", speed: 1, port: 8301, restartSec: "infinity"}
 	eager.add(t, c)
@@ -26,13 +28,13 @@ func testOutcomes(t *testing.T, c *container) {
 			})
 		})
 	}
-	c.run(t, "systemctl", "start", "--no-block", eager.name, broken.name)
+	c.Run(t, "systemctl", "start", "--no-block", eager.name, broken.name)
 
 	d.reaches(t, 20*time.Second, broken.name, "load")
-	c.run(t, "systemctl", "stop", broken.name)
+	c.Run(t, "systemctl", "stop", broken.name)
 	outcome(broken.name, 0, 0, 1)
 	d.reaches(t, 5*time.Second, broken.name, "stopped")
-	c.run(t, "systemctl", "start", broken.name)
+	c.Run(t, "systemctl", "start", broken.name)
 	outcome(broken.name, 1, 0, 1)
 
 	d.reaches(t, 20*time.Second, eager.name, "serving")
@@ -45,7 +47,7 @@ func testOutcomes(t *testing.T, c *container) {
 		t.Errorf("a start without graphs spent %v (known: %v) in cudagraph", v, ok)
 	}
 	// The engine's death without a word.
-	c.run(t, "systemctl", "kill", "--kill-whom=main", "--signal=KILL", eager.name)
+	c.Run(t, "systemctl", "kill", "--kill-whom=main", "--signal=KILL", eager.name)
 	d.until(t, 20*time.Second, func(m metrics) error {
 		if v, _ := m.get("startupd_serving_ended_total", "unit", eager.name, "reason", "killed"); v != 1 {
 			return fmt.Errorf("the kill is not counted:\n%s", m.dump("serving_ended", eager.name))

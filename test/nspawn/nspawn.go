@@ -1,13 +1,13 @@
-// Package nspawn boots a real systemd from this machine's own root, laid over
-// with files of the caller, for tests and benchmarks. It needs root. It must
-// not know what is run inside.
+// Package nspawn boots a real systemd in a container, for tests and benchmarks:
+// this machine's own root with files of the caller laid over it, through an
+// overlay that is gone afterwards. It needs root and changes nothing of the
+// machine. It must not know what is run inside.
 package nspawn
 
 import (
 	"context"
-	"errors"
+	_ "embed"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,8 +19,11 @@ import (
 	"time"
 )
 
-// script sets the container up; both its users lie beside it.
-const script = "../e2e/boot.sh"
+// script prepares the overlay and the control groups, and becomes
+// systemd-nspawn.
+//
+//go:embed boot.sh
+var script string
 
 const target = `[Unit]
 Description=All that a test asks of systemd
@@ -53,12 +56,12 @@ After=boot-id.service
 type Container struct {
 	// Init is its process 1 as this machine counts it.
 	Init int
-	tb   testing.TB
 }
 
-// Boot lays the folder stage over this machine's root, boots it with the folder
-// share bound to /e2e, and returns once the system bus is up. The container
-// ends with the test.
+// Boot lays the folder stage, to which it adds units of its own, over this
+// machine's root, boots it with the folder share bound to /e2e, and returns
+// once the system bus is up. The container ends with the test, and with this
+// process however that ends.
 func Boot(tb testing.TB, stage, share string) *Container {
 	tb.Helper()
 	units := filepath.Join(stage, "etc/systemd/system")
@@ -66,28 +69,33 @@ func Boot(tb testing.TB, stage, share string) *Container {
 	Put(tb, filepath.Join(units, "boot-id.service"), bootID)
 	Put(tb, filepath.Join(units, "systemd-journald.service.d/boot-id.conf"), afterBootID)
 
-	console := filepath.Join(tb.TempDir(), "console")
-	out, err := os.Create(console)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	defer out.Close()
-	cmd := exec.Command("unshare", "--mount", "--propagation", "private", "sh", script, stage, share)
-	cmd.Stdout, cmd.Stderr = out, out
-	// The container must not outlive a test binary that is killed.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
-	c := &Container{tb: tb}
+	sweep(tb)
+	name := newName()
+	var out Output
+	// In a PID namespace of its own, all of it ends with unshare, and that with
+	// this process.
+	cmd := exec.Command("unshare", "--mount", "--pid", "--fork", "--kill-child=KILL", "--mount-proc", "--propagation", "private",
+		"sh", "-c", script, "boot.sh", stage, share, name)
+	cmd.Stdout, cmd.Stderr = &out, &out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	ended := start(tb, cmd)
-	tb.Cleanup(func() { c.end(cmd.Process.Pid, ended) })
+	tb.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		<-ended
+		Eventually(tb, 10*time.Second, func() error { return removeGroups(name) })
+	})
+	c := &Container{}
 	Eventually(tb, 30*time.Second, func() error {
 		select {
 		case <-ended:
-			text, _ := os.ReadFile(console)
-			tb.Fatalf("the container ended at once:\n%s", text)
+			tb.Fatalf("the container ended at once:\n%s", out.String())
 		default:
 		}
-		if c.Init = initOf(cmd.Process.Pid); c.Init == 0 {
-			return errors.New("no systemd yet")
+		if c.Init == 0 {
+			c.Init = initOf(cmd.Process.Pid)
+		}
+		if c.Init == 0 {
+			return fmt.Errorf("no systemd yet:\n%s", out.String())
 		}
 		state, err := c.Try("systemctl", "is-active", "e2e.target", "dbus.service")
 		if err != nil {
@@ -118,50 +126,37 @@ func start(tb testing.TB, cmd *exec.Cmd) <-chan struct{} {
 	return ended
 }
 
-// end kills the container and removes its control groups.
-func (c *Container) end(nspawn int, ended <-chan struct{}) {
-	if c.Init != 0 {
-		_ = syscall.Kill(c.Init, syscall.SIGKILL)
-	}
-	select {
-	case <-ended:
-	case <-time.After(10 * time.Second):
-		_ = syscall.Kill(-nspawn, syscall.SIGKILL)
-		<-ended
-	}
-	for _, root := range []string{"/sys/fs/cgroup/systemd", "/sys/fs/cgroup/unified", "/sys/fs/cgroup"} {
-		c.removeGroup(filepath.Join(root, fmt.Sprintf("startupd-e2e-%d", nspawn)))
-	}
-}
-
-func (c *Container) removeGroup(dir string) {
-	var dirs []string
-	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err == nil && d.IsDir() {
-			dirs = append(dirs, path)
+// initOf finds the systemd below a process; 0 while there is none.
+func initOf(pid int) int {
+	for _, child := range Children(pid) {
+		comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", child))
+		if err != nil {
+			continue
 		}
-		return nil
-	})
-	for i := len(dirs) - 1; i >= 0; i-- {
-		if err := syscall.Rmdir(dirs[i]); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			c.tb.Logf("control group %s remains: %v", dirs[i], err)
+		if strings.TrimSpace(string(comm)) == "systemd" {
+			return child
 		}
-	}
-}
-
-// initOf finds the systemd below an nspawn; 0 while there is none.
-func initOf(nspawn int) int {
-	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", nspawn))
-	for _, list := range lists {
-		children, _ := os.ReadFile(list)
-		for field := range strings.FieldsSeq(string(children)) {
-			comm, _ := os.ReadFile("/proc/" + field + "/comm")
-			if pid, err := strconv.Atoi(field); err == nil && strings.TrimSpace(string(comm)) == "systemd" {
-				return pid
-			}
+		if found := initOf(child); found != 0 {
+			return found
 		}
 	}
 	return 0
+}
+
+// Children returns the processes that any thread of a process has forked, all
+// as this machine counts them.
+func Children(pid int) []int {
+	var out []int
+	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	for _, list := range lists {
+		b, _ := os.ReadFile(list)
+		for field := range strings.FieldsSeq(string(b)) {
+			if child, err := strconv.Atoi(field); err == nil {
+				out = append(out, child)
+			}
+		}
+	}
+	return out
 }
 
 // Command makes a command that runs inside.
@@ -181,42 +176,29 @@ func (c *Container) Try(args ...string) (string, error) {
 }
 
 // Run is Try for a command that must work.
-func (c *Container) Run(args ...string) string {
-	c.tb.Helper()
+func (c *Container) Run(tb testing.TB, args ...string) string {
+	tb.Helper()
 	out, err := c.Try(args...)
 	if err != nil {
-		c.tb.Fatalf("%v:\n%s", err, out)
+		tb.Fatalf("%v:\n%s", err, out)
 	}
 	return strings.TrimSpace(out)
 }
 
-// Put writes a file and the folders above it.
-func Put(tb testing.TB, path, text string) {
+// Write puts a file into the container.
+func (c *Container) Write(tb testing.TB, path, text string) {
 	tb.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		tb.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		tb.Fatal(err)
+	ctx, cancel := context.WithTimeout(tb.Context(), 10*time.Second)
+	defer cancel()
+	cmd := c.Command(ctx, "install", "-D", "-m", "0644", "/dev/stdin", path)
+	cmd.Stdin = strings.NewReader(text)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		tb.Fatalf("write %s: %v\n%s", path, err, out)
 	}
 }
 
-// Eventually calls check until it returns nil, and fails the test with its
-// last error when time is up.
-func Eventually(tb testing.TB, within time.Duration, check func() error) {
+// Property reads one property of a unit.
+func (c *Container) Property(tb testing.TB, unit, name string) string {
 	tb.Helper()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.After(within)
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		select {
-		case <-deadline:
-			tb.Fatalf("not within %v: %v", within, err)
-		case <-tick.C:
-		}
-	}
+	return c.Run(tb, "systemctl", "show", "--value", "--property="+name, unit)
 }

@@ -1,20 +1,17 @@
 #!/bin/sh
 # Boots a real systemd from this machine's own root, through an overlay that is
-# gone with the process. Run by the test suite, as root and in a mount namespace
-# of its own:
+# gone with the process. Run by this package, as root, in a mount namespace and
+# a PID namespace of its own:
 #
-#   unshare --mount --propagation private sh boot.sh STAGE SHARE [NAME]
+#   boot.sh STAGE SHARE NAME
 #
 # STAGE is a folder laid over the root, SHARE one that is bound to /e2e, NAME the
-# container's name (e2e-PID by default). The process becomes systemd-nspawn. It
-# does not take the container with it when it is killed: kill the container's
-# process 1 first, or run it in a PID namespace of its own (unshare --pid
-# --fork --kill-child --mount-proc).
+# container's name. The process becomes systemd-nspawn.
 set -eu
 
 stage=$1
 share=$2
-name=${3:-e2e-$$}
+name=$3
 
 # systemd-nspawn refuses to work on a /run that is on a disk.
 mount -t tmpfs tmpfs /run
