@@ -20,7 +20,7 @@ import (
 	"github.com/startupd/startupd/pkg/event"
 )
 
-//go:generate go run ../../test/engine/record -scenario ../../test/engine/scenarios/reference.yaml -start 2026-01-31T23:37:04Z -o recordings/reference.jsonl.gz
+//go:generate go run ../../test/engine/record -scenario ../../test/engine/scenarios/reference.yaml -start 2026-01-31T23:36:34Z -o recordings/reference.jsonl.gz
 
 //go:embed recordings/*.jsonl.gz
 var recordings embed.FS

@@ -4,7 +4,7 @@
 // what it writes.
 //
 //	go run ./test/engine/record -scenario test/engine/scenarios/reference.yaml \
-//	    -start 2026-01-31T23:37:04Z -o internal/demo/recordings/reference.jsonl.gz
+//	    -start 2026-01-31T23:36:34Z -o internal/demo/recordings/reference.jsonl.gz
 //
 // The same arguments give the same bytes.
 package main

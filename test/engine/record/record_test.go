@@ -17,7 +17,7 @@ func TestReference(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := recording(f, time.Date(2026, 1, 31, 23, 37, 4, 0, time.UTC))
+	got, err := recording(f, time.Date(2026, 1, 31, 23, 36, 34, 0, time.UTC))
 	if err != nil {
 		t.Fatal(err)
 	}
