@@ -11,7 +11,7 @@ DESTDIR ?=
 PREFIX  ?= /usr
 # How many seconds all fuzz targets take together.
 FUZZ_SECONDS ?= 60
-# Arguments for `make demo`, and where its daemon keeps its state.
+# Arguments for `make demo`.
 DEMO_ARGS ?=
 
 VERSION  := $(shell cat VERSION)

@@ -194,6 +194,9 @@ func (a *api) landing(w http.ResponseWriter, page *template.Template) {
 				lt.Reason = t.Startup.StalledReason
 			}
 		}
+		if t.Disagreement != "" {
+			lt.Reason = t.Disagreement
+		}
 		d.Targets = append(d.Targets, lt)
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")

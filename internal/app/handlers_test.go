@@ -29,7 +29,9 @@ func testAPI(t *testing.T, change func(*api)) http.Handler {
 				Began: at(0), Step: "weights", Progress: &half, ExpectedServing: at(time.Minute), Stalled: true, StalledReason: "silent",
 			}},
 			{Name: "new.service", State: phases.Unknown},
-			{Name: "up.service", State: phases.Serving, Startup: &phases.Startup{Began: at(0), Ended: at(30 * time.Second), Outcome: phases.OutcomeServing}},
+			{Name: "up.service", State: phases.Serving, Disagreement: "the probe finds it closed", Startup: &phases.Startup{
+				Began: at(0), Ended: at(30 * time.Second), Outcome: phases.OutcomeServing, Reason: "ready",
+			}},
 		},
 		Sources: []phases.Source{{Source: event.SourceGPU, State: "no_driver", Reason: "no libnvidia-ml.so.1"}},
 	}
@@ -184,7 +186,7 @@ func TestLandingPage(t *testing.T) {
 		t.Fatalf("%d %v", w.Code, w.Header())
 	}
 	body := w.Body.String()
-	for _, want := range []string{"1.2.3", "load.service", "weights", "(stalled)", "silent", "&lt;b&gt;status 1&lt;/b&gt;", "no_driver", `href="/metrics"`} {
+	for _, want := range []string{"1.2.3", "load.service", "weights", "(stalled)", "silent", "the probe finds it closed", "&lt;b&gt;status 1&lt;/b&gt;", "no_driver", `href="/metrics"`} {
 		if !strings.Contains(body, want) {
 			t.Errorf("the page lacks %q", want)
 		}

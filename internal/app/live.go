@@ -46,8 +46,7 @@ func newLive(o *Options, s *settings, sv *saver, serves func(unit string) bool) 
 	if !o.NoGPU {
 		l.gpu = gpu.New(gpu.Options{Command: o.GPUReader, Clock: o.Clock, Log: o.Log.Named(event.SourceGPU).Sugar().Infow})
 	}
-	l.setUnits(s)
-	return l, nil
+	return l, l.setUnits(s)
 }
 
 // feeds are the sources to run.
@@ -66,11 +65,10 @@ func (l *live) feeds(loop *monitor.Loop) []Feed {
 
 // setTargets takes over a reloaded configuration.
 func (l *live) setTargets(s *settings) error {
-	l.setUnits(s)
-	return l.journal.SetTargets(s.journalSpecs())
+	return errors.Join(l.setUnits(s), l.journal.SetTargets(s.journalSpecs()))
 }
 
-func (l *live) setUnits(s *settings) {
+func (l *live) setUnits(s *settings) error {
 	var units []unit.Target
 	var globs []string
 	for _, t := range s.targets {
@@ -80,7 +78,7 @@ func (l *live) setUnits(s *settings) {
 			units = append(units, unit.Target{Unit: t.Unit})
 		}
 	}
-	l.unit.SetTargets(units, globs)
+	return l.unit.SetTargets(units, globs)
 }
 
 // steer applies what the present snapshot asks of the sources.

@@ -26,8 +26,9 @@ import (
 var recordings embed.FS
 
 const (
-	folder    = "recordings/"
-	suffix    = ".jsonl.gz"
+	folder = "recordings/"
+	suffix = ".jsonl.gz"
+	// reference is a start that crashes, then a good one.
 	reference = "reference"
 )
 
@@ -42,37 +43,24 @@ type Info struct {
 	Duration time.Duration
 }
 
-// Names returns the names of the recordings, sorted.
-func Names() []string {
+// names returns the names of the recordings, sorted.
+func names() []string {
 	entries, err := recordings.ReadDir(strings.TrimSuffix(folder, "/"))
 	if err != nil {
 		return nil
 	}
-	var names []string
+	var out []string
 	for _, e := range entries {
-		names = append(names, strings.TrimSuffix(e.Name(), suffix))
+		out = append(out, strings.TrimSuffix(e.Name(), suffix))
 	}
-	return names
-}
-
-// List describes every recording, sorted by name.
-func List() ([]Info, error) {
-	var infos []Info
-	for _, name := range Names() {
-		_, info, err := load(name)
-		if err != nil {
-			return nil, err
-		}
-		infos = append(infos, info)
-	}
-	return infos, nil
+	return out
 }
 
 // load decodes a recording. Its summary is the comment of the gzip header.
 func load(name string) ([]event.Event, Info, error) {
 	b, err := recordings.ReadFile(folder + name + suffix)
 	if err != nil {
-		return nil, Info{}, fmt.Errorf("no recording %q: there are %s", name, strings.Join(Names(), ", "))
+		return nil, Info{}, fmt.Errorf("no recording %q: there are %s", name, strings.Join(names(), ", "))
 	}
 	z, err := gzip.NewReader(bytes.NewReader(b))
 	if err != nil {

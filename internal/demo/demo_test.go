@@ -44,7 +44,7 @@ func TestRunPacesAndRebases(t *testing.T) {
 		now := clock()
 		first := now()
 		const speed = 60
-		s, err := Reference(speed, now)
+		s, err := New(Options{Speed: speed, Clock: now})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -80,7 +80,7 @@ func TestRunPacesAndRebases(t *testing.T) {
 func TestRunTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := clock()
-		s, err := Reference(1000, now)
+		s, err := New(Options{Speed: 1000, Clock: now})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -128,7 +128,7 @@ func TestLingerAndCancel(t *testing.T) {
 
 func TestEmitFails(t *testing.T) {
 	full := errors.New("full")
-	s, err := Reference(1, func() event.Stamp { return event.Stamp{Real: time.Unix(1, 0)} })
+	s, err := New(Options{Speed: 1, Clock: func() event.Stamp { return event.Stamp{Real: time.Unix(1, 0)} }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,11 +153,11 @@ func TestRefused(t *testing.T) {
 
 // TestRecordings looks at what the recordings hold: what the demo promises.
 func TestRecordings(t *testing.T) {
-	infos, err := List()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, i := range infos {
+	for _, name := range names() {
+		_, i, err := load(name)
+		if err != nil {
+			t.Fatal(err)
+		}
 		if i.Summary == "" || i.Duration <= 0 || len(i.Targets) == 0 {
 			t.Errorf("%+v is not described", i)
 		}

@@ -17,7 +17,7 @@ const watermarkEvery = 250 * time.Millisecond
 
 // Options say how a recording is played.
 type Options struct {
-	// Recording is one of Names; "" is the reference run.
+	// Recording names one of the recordings; "" is the reference run.
 	Recording string
 	// Speed divides every duration: at 60 a minute takes a second. It must be
 	// more than 0.
@@ -54,12 +54,6 @@ func New(o Options) (*Source, error) {
 		return nil, err
 	}
 	return &Source{opt: o, events: events, info: info}, nil
-}
-
-// Reference returns a Source of the reference run: a start that crashes, then
-// a good one.
-func Reference(speed float64, clock event.Clock) (*Source, error) {
-	return New(Options{Recording: reference, Speed: speed, Clock: clock})
 }
 
 // Info describes the recording that is played.

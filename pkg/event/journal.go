@@ -93,11 +93,12 @@ const (
 	GapPIDChange GapKind = "pid_change"
 	// GapVacuumed: entries after the last applied one are gone.
 	GapVacuumed GapKind = "vacuumed"
-	// GapTruncated: a stream of entries ended in the middle of one.
+	// GapTruncated: a journal file was cut short, or a stream of entries ended in
+	// the middle of one.
 	GapTruncated GapKind = "truncated"
 	// GapOversize: a line longer than the reader's limit was cut.
 	GapOversize GapKind = "oversize"
-	// GapCorrupt: an entry could not be decoded, or bytes were no text.
+	// GapCorrupt: an entry or a journal file could not be decoded.
 	GapCorrupt GapKind = "corrupt"
 )
 

@@ -144,7 +144,7 @@ func (l *journalctlLauncher) args(q *request) []string {
 type process struct {
 	cmd    *exec.Cmd
 	out    *os.File
-	stderr *tail
+	stderr *opening
 	done   func() error
 
 	mu    sync.Mutex // guards stdin
@@ -155,7 +155,7 @@ type process struct {
 const pipeSize = 1 << 20
 
 func startProcess(ctx context.Context, argv []string, stdin bool) (*process, error) {
-	p := &process{cmd: exec.CommandContext(ctx, argv[0], argv[1:]...), stderr: &tail{}}
+	p := &process{cmd: exec.CommandContext(ctx, argv[0], argv[1:]...), stderr: &opening{}}
 	p.cmd.Stderr = p.stderr
 	p.cmd.WaitDelay = time.Second
 	p.cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8", "SYSTEMD_COLORS=0")
@@ -213,25 +213,25 @@ func (p *process) kill() {
 	_ = p.done()
 }
 
-// tail keeps the first lines of what a process says on standard error: a
+// opening keeps the beginning of what a process says on standard error: a
 // crashing one names its fault there, before its stack.
-type tail struct {
+type opening struct {
 	mu  sync.Mutex
 	buf []byte
 }
 
 const stderrLimit = 2 << 10
 
-func (t *tail) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.buf = append(t.buf, p[:min(len(p), stderrLimit-len(t.buf))]...)
+func (o *opening) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.buf = append(o.buf, p[:min(len(p), stderrLimit-len(o.buf))]...)
 	return len(p), nil
 }
 
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	first, _, _ := bytes.Cut(bytes.TrimSpace(t.buf), []byte("\n"))
+func (o *opening) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	first, _, _ := bytes.Cut(bytes.TrimSpace(o.buf), []byte("\n"))
 	return string(first)
 }

@@ -83,6 +83,7 @@ type Source struct {
 	lastUp   *bool // the last SourceState; nil before the first
 	state    string
 	restarts int
+	told     int // the restarts that it told
 
 	mu      sync.Mutex // guards what follows
 	applied Position
@@ -229,7 +230,7 @@ func (s *Source) session(ctx context.Context, emit Emit) error {
 }
 
 // down tells why the journal can't be read, and up that it can; both only on a
-// change, restarts apart.
+// change, of which one more restart is one.
 func (s *Source) down(ctx context.Context, emit Emit, cause error) error {
 	state, reason := stateReaderFailed, fmt.Sprintf("%v; it is restarted behind the last applied entry", cause)
 	var access *accessError
@@ -244,10 +245,10 @@ func (s *Source) up(ctx context.Context, emit Emit) error {
 }
 
 func (s *Source) tell(ctx context.Context, emit Emit, st event.SourceState) error {
-	if s.lastUp != nil && *s.lastUp == st.Up && s.state == st.State {
+	if s.lastUp != nil && *s.lastUp == st.Up && s.state == st.State && s.told == s.restarts {
 		return nil
 	}
-	s.lastUp, s.state = &st.Up, st.State
+	s.lastUp, s.state, s.told = &st.Up, st.State, s.restarts
 	st.Source, st.Restarts = event.SourceJournal, s.restarts
 	return emit(ctx, []event.Event{{At: s.opts.Clock(), Data: &st}})
 }

@@ -170,6 +170,25 @@ func TestJournalctlsWatermarks(t *testing.T) {
 	})
 }
 
+// TestRestartsAreToldWhileDown: also of a reader that never comes up.
+func TestRestartsAreToldWhileDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := newFakeJournal(line(1, unitA, invA, "a1"))
+		for range 1000 {
+			j.dieAfter = append(j.dieAfter, 1)
+		}
+		var c collector
+		s := fakeSource(t, j, Options{Targets: unitTargets(unitA)})
+		stop := run(t, s, c.emit)
+		elapse(time.Minute)
+		stop()
+		st := c.states()
+		if last := st[len(st)-1]; last.Up || last.Restarts < 3 || last.Restarts != s.restarts {
+			t.Errorf("last state %+v, want down after %d restarts", last, s.restarts)
+		}
+	})
+}
+
 // TestReaderThatAlwaysDies: a reader that dies soon after it came up is not
 // started again and again at full speed.
 func TestReaderThatAlwaysDies(t *testing.T) {

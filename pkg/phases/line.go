@@ -11,11 +11,11 @@ import (
 
 // onLine takes one line of log.
 func (m *Machine) onLine(l *event.Line, at event.Stamp) {
+	if l.Origin == event.OriginKernel {
+		return // of the whole host: no line of the unit's log
+	}
 	if !m.replayed {
 		m.counters.Lines++
-	}
-	if l.Origin == event.OriginKernel {
-		return
 	}
 	if !m.belongs(l, m.stamp(at)) {
 		if !m.replayed {

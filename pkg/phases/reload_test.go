@@ -65,6 +65,15 @@ func TestLinesAreUnmatchedOnce(t *testing.T) {
 	}
 }
 
+func TestKernelLinesAreNoLinesOfTheUnit(t *testing.T) {
+	s := newScript(t)
+	s.line(0, lineVersion)
+	s.hostWide(1, &event.Line{Text: "NVRM: Xid (PCI:0000:01:00): 79", Origin: event.OriginKernel})
+	if c := s.target().Counters; c.Lines != 1 || c.Unmatched != 0 {
+		t.Errorf("%d lines, of them %d unmatched; want the unit's one", c.Lines, c.Unmatched)
+	}
+}
+
 func TestReloadKeepsTheEngine(t *testing.T) {
 	s := newScript(t, twoEngines(t))
 	s.line(0, lineLoad)

@@ -24,8 +24,6 @@ type run struct {
 	emit func(context.Context, []event.Event) error
 	// last is the last state emitted of each target.
 	last map[string]event.UnitState
-	// told is what Found was told last.
-	told []string
 	// warned is the last complaint about each unit, so that each is logged once.
 	warned map[string]string
 	// state is the last source state emitted; nil at first.
@@ -142,7 +140,6 @@ func (r *run) list(ctx context.Context, conn Conn) error {
 	globs := slices.Clone(r.globs)
 	r.mu.Unlock()
 	if len(globs) == 0 {
-		r.tellFound()
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
@@ -172,7 +169,6 @@ func (r *run) add(units []string) {
 	if full {
 		r.warnOnce("", fmt.Sprintf("globs match more than %d units; the rest is not watched: make the globs narrower", r.opts.MaxFound))
 	}
-	r.tellFound()
 }
 
 // drop forgets a match whose unit is gone, so that transient units don't pile
@@ -185,20 +181,7 @@ func (r *run) drop(unit string) {
 	if was {
 		delete(r.last, unit)
 		delete(r.warned, unit)
-		r.tellFound()
 	}
-}
-
-// tellFound tells what the globs match, if that is news.
-func (r *run) tellFound() {
-	r.mu.Lock()
-	units := slices.Sorted(maps.Keys(r.found))
-	r.mu.Unlock()
-	if r.opts.Found == nil || slices.Equal(units, r.told) {
-		return
-	}
-	r.told = units
-	r.opts.Found(slices.Clone(units))
 }
 
 // units returns the watched units that want accepts, each once. want is called

@@ -61,9 +61,6 @@ type Options struct {
 	// Poll is how often everything is read again, as signals may be lost; 30 s
 	// when 0.
 	Poll time.Duration
-	// Found is told which units the globs match, sorted, whenever that changes.
-	// It must not block. nil when nobody needs it.
-	Found func(units []string)
 	// MaxFound bounds the units that globs may add; 64 when 0.
 	MaxFound int
 }

@@ -33,6 +33,13 @@ func testService(t *testing.T, c *nspawn.Container) {
 		t.Errorf("it has capabilities: %s", caps)
 	}
 	d.until(t, 20*time.Second, sources)
+	const socket = "/run/startupd/api.sock"
+	if mode := c.Run(t, "stat", "--format=%a %U:%G", socket); mode != "660 startupd:startupd" {
+		t.Errorf("the socket for the command line is %s", mode)
+	}
+	if code := c.Run(t, "curl", "--silent", "--unix-socket", socket, "--output", "/dev/null", "--write-out", "%{http_code}", "http://localhost/"); code != "200" {
+		t.Errorf("the socket answers %s", code)
+	}
 	nspawn.Eventually(t, 10*time.Second, func() error {
 		if status := d.Property(t, service, "StatusText"); !strings.Contains(status, "none.service") {
 			return fmt.Errorf("its status is %q", status)

@@ -59,7 +59,7 @@ func testReference(t *testing.T, c *nspawn.Container, reader string) {
 	t.Run("restarts of startupd", func(t *testing.T) { checkRestarts(t, d, f) })
 }
 
-// sources says whether all five see.
+// sources says whether the host-wide ones see.
 func sources(m metrics) error {
 	for _, s := range []string{"journal", "unit", "gpu"} {
 		if up, _ := m.sum("startupd_source_up", "source", s); up != 1 {

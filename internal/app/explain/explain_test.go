@@ -112,6 +112,10 @@ func TestRunKeepsEarlyGaps(t *testing.T) {
 			t.Errorf("the text lacks %q:\n%s", want, text.String())
 		}
 	}
+	one := 1
+	if got := (&Gap{Kind: "lost", Lines: &one}).text(); got != "lost, 1 line" {
+		t.Errorf("a gap of one line is %q", got)
+	}
 }
 
 func TestRunLetsTimePass(t *testing.T) {

@@ -137,7 +137,11 @@ func (e *Evidence) text() string {
 
 func (g *Gap) text() string {
 	t := g.Kind
-	if g.Lines != nil {
+	switch {
+	case g.Lines == nil:
+	case *g.Lines == 1:
+		t += ", 1 line"
+	default:
 		t += fmt.Sprintf(", %d lines", *g.Lines)
 	}
 	if g.Detail != nil {
