@@ -37,6 +37,9 @@ type GPU struct {
 	Index int    `json:"index"`
 	UUID  string `json:"uuid,omitempty"`
 	Name  string `json:"name,omitempty"`
+	// PCI is the device's address, domain:bus:device in hex ("0000:3b:00"), as
+	// the kernel's Xid lines have it; "" when not known.
+	PCI string `json:"pci,omitempty"`
 	// UsedBytes and TotalBytes are of device memory; nil with unified memory.
 	UsedBytes  *uint64 `json:"used_bytes,omitempty"`
 	TotalBytes *uint64 `json:"total_bytes,omitempty"`

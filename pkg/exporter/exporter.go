@@ -78,6 +78,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	for i := range snap.GPUs {
 		s.gpu(&snap.GPUs[i])
 	}
+	s.xids(snap.Xids)
 	for _, src := range snap.Sources {
 		s.source(src)
 	}

@@ -85,6 +85,9 @@ func fullSnapshot() *phases.Snapshot {
 			{Index: 1, UUID: "GPU-00000000-0000-0000-0000-000000000001", TotalBytes: ptr(uint64(96 << 30))},
 			{Index: 2, UUID: "GPU-00000000-0000-0000-0000-000000000002", Lost: "GPU is lost"},
 		},
+		Xids: []phases.Xid{
+			{GPU: "0", Xid: 31, Count: 2, Last: at(40)}, {GPU: "0", Xid: 79, Count: 1, Last: at(30)}, {GPU: "0000:af:00", Xid: 13, Count: 1, Last: at(20)},
+		},
 		Sources: []phases.Source{
 			{Source: event.SourceJournal, Up: true, State: "up", Restarts: 2},
 			{Source: event.SourceGPU, Up: false, State: "no_driver", Reason: "no NVML"},
@@ -111,6 +114,7 @@ func loading() phases.Target {
 	return phases.Target{
 		Name: "loading.service", State: phases.Load, Since: at(21), Startup: st,
 		LastOutcome: phases.OutcomeFailed,
+		RestartLoop: true,
 		Restarts:    ptr(1),
 		Ready:       phases.Ready{Log: ptr(false), Health: ptr(false)},
 		GPUMemory:   map[int]uint64{0: 39 << 30, 1: 73 << 30},

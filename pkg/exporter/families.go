@@ -18,7 +18,8 @@ type families struct {
 	startups, lastOutcome, servingEnded         family
 	phaseSeconds                                *prometheus.Desc
 	progress, expectedServing                   family
-	stalled, slow                               family
+	stalled, slow, restartLoop                  family
+	xidErrors, lastXid                          family
 	startupErrors, errors                       family
 	restarts, ready, engineInfo                 family
 	gpuUsed, gpuTotal, gpuForeign, gpuUnknown   family
@@ -67,6 +68,8 @@ func (f *families) addVerdicts() {
 	f.startupErrors = f.gauge("startup_errors",
 		"Error records of the present or last startup by class and verdict.", "unit", "class", "verdict")
 	f.errors = f.counter("errors_total", "Error records by class and verdict.", "unit", "class", "verdict")
+	f.restartLoop = f.gauge("restart_loop",
+		"1 if the unit's last three starts or more have all failed, else 0.", "unit")
 	f.restarts = f.gauge("unit_restarts", "Automatic restarts of the unit as systemd counts them.", "unit")
 	f.ready = f.gauge("ready", "1 if the source calls the engine ready, 0 if it does not.", "unit", "source")
 }
@@ -80,6 +83,9 @@ func (f *families) addGPU() {
 		"GPU memory held by processes whose owner could not be told.", "gpu")
 	f.gpuPlateau = f.gauge("gpu_plateau",
 		"1 once the unit's memory on the GPU has risen to its plateau, else 0.", "unit", "gpu")
+	f.xidErrors = f.counter("gpu_xid_errors_total",
+		"Error reports (Xid) of the NVIDIA driver in the kernel's log.", "gpu", "xid")
+	f.lastXid = f.gauge("gpu_last_xid_timestamp_seconds", "When the GPU's last Xid was reported.", "gpu")
 	f.unitGPU = f.gauge("unit_gpu_memory_bytes", "GPU memory held by the unit's processes.", "unit", "gpu")
 }
 

@@ -53,6 +53,20 @@ func (s *scrape) gpu(g *phases.GPU) {
 	s.sendBytes(s.gpuUnknown, g.UnattributedBytes, index)
 }
 
+// xids emits counts, and for each GPU the newest report's time.
+func (s *scrape) xids(all []phases.Xid) {
+	last := map[string]event.Stamp{}
+	for _, x := range all {
+		s.send(s.xidErrors, float64(x.Count), x.GPU, strconv.Itoa(x.Xid))
+		if x.Last.Real.After(last[x.GPU].Real) {
+			last[x.GPU] = x.Last
+		}
+	}
+	for gpu, at := range last {
+		s.sendTime(s.lastXid, at, gpu)
+	}
+}
+
 func (s *scrape) source(src phases.Source) {
 	s.send(s.sourceUp, flag(src.Up), src.Source, src.Target)
 	if src.Source == event.SourceJournal {

@@ -99,6 +99,7 @@ func (s *scrape) verdicts(t *phases.Target, state phases.State) {
 	}
 	starting := state.Starting() && t.Startup != nil
 	s.send(s.stalled, flag(starting && t.Startup.Stalled), t.Name)
+	s.send(s.restartLoop, flag(t.RestartLoop), t.Name)
 	s.send(s.slow, flag(starting && t.Startup.Slow), t.Name)
 	if !starting {
 		return

@@ -4,6 +4,7 @@ package gpu
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"slices"
 
@@ -31,6 +32,11 @@ func (d *driver) look(index int) look {
 			l.gpu.Name = s
 		}
 	}
+	if d.has("nvmlDeviceGetPciInfo_v3", "nvmlDeviceGetPciInfo_v2", "nvmlDeviceGetPciInfo") {
+		if p, ret := dev.GetPciInfo(); l.ok("nvmlDeviceGetPciInfo", ret) {
+			l.gpu.PCI = fmt.Sprintf("%04x:%02x:%02x", p.Domain, p.Bus, p.Device)
+		}
+	}
 	if d.has("nvmlDeviceGetMigMode") {
 		if current, _, ret := dev.GetMigMode(); l.ok("nvmlDeviceGetMigMode", ret) {
 			l.gpu.MIG = current == nvml.DEVICE_MIG_ENABLE
@@ -41,7 +47,7 @@ func (d *driver) look(index int) look {
 	l.gpu.Processes = d.processes(&l, dev)
 	if l.gpu.Lost != "" {
 		// What was read before the GPU went says nothing of now.
-		l.gpu = event.GPU{Index: index, UUID: l.gpu.UUID, Name: l.gpu.Name, MIG: l.gpu.MIG, Lost: l.gpu.Lost}
+		l.gpu = event.GPU{Index: index, UUID: l.gpu.UUID, Name: l.gpu.Name, PCI: l.gpu.PCI, MIG: l.gpu.MIG, Lost: l.gpu.Lost}
 	}
 	return l
 }

@@ -26,7 +26,7 @@ func eight() fakenvml.State {
 	var st fakenvml.State
 	for i := range 8 {
 		st.GPUs = append(st.GPUs, fakenvml.GPU{
-			UUID: fmt.Sprintf("GPU-%d", i), Name: "NVIDIA RTX PRO 6000",
+			UUID: fmt.Sprintf("GPU-%d", i), Name: "NVIDIA RTX PRO 6000", PCI: fmt.Sprintf("0000:%02x:00", 0x3a+i),
 			UsedBytes: ptr(75 * gib), TotalBytes: ptr(96 * gib), UtilizationPercent: ptr(50), MIG: ptr(false),
 			Processes: []fakenvml.Process{{PID: 100 + i, UsedBytes: ptr(74 * gib)}},
 		})
@@ -69,7 +69,7 @@ func TestEightGPUs(t *testing.T) {
 		t.Fatalf("%d GPUs, want 8", len(s.GPUs))
 	}
 	want := event.GPU{
-		Index: 0, UUID: "GPU-0", Name: "NVIDIA RTX PRO 6000",
+		Index: 0, UUID: "GPU-0", Name: "NVIDIA RTX PRO 6000", PCI: "0000:3a:00",
 		UsedBytes: ptr(75 * gib), TotalBytes: ptr(96 * gib), UtilizationRatio: ptr(0.5),
 		Processes: []event.GPUProcess{
 			{
@@ -159,7 +159,7 @@ func TestMIG(t *testing.T) {
 	}
 	g := b.awaitSample().GPUs[1]
 	want := event.GPU{
-		Index: 1, UUID: "GPU-1", Name: "NVIDIA RTX PRO 6000", UsedBytes: ptr(75 * gib), TotalBytes: ptr(96 * gib), MIG: true,
+		Index: 1, UUID: "GPU-1", Name: "NVIDIA RTX PRO 6000", PCI: "0000:3b:00", UsedBytes: ptr(75 * gib), TotalBytes: ptr(96 * gib), MIG: true,
 		Processes: []event.GPUProcess{{PID: 1 << 30, UsedBytes: ptr(3 * gib)}, {PID: 1<<30 + 1}},
 	}
 	if d := cmp.Diff(want, g); d != "" {

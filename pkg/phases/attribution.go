@@ -10,6 +10,7 @@ import (
 // onGPUs takes a sample of all GPUs: it tells whose memory it is, and hands
 // each target its own.
 func (h *Host) onGPUs(d *event.GPUSample, at event.Stamp) {
+	h.xids.learn(d.GPUs)
 	owners := h.owners(d)
 	h.gpus = make([]GPU, 0, len(d.GPUs))
 	for _, g := range d.GPUs {

@@ -29,6 +29,7 @@ type Host struct {
 	order    []*Machine
 	now      event.Stamp
 	gpus     []GPU
+	xids     xids
 	sources  []Source
 	journal  journalState
 	// unknown are targets that Resolve refused.
@@ -37,7 +38,7 @@ type Host struct {
 
 // NewHost returns a host with one machine for each target.
 func NewHost(opts HostOptions, targets ...Config) *Host {
-	h := &Host{opts: opts, machines: map[string]*Machine{}, saved: map[string]SavedTarget{}, unknown: map[string]bool{}}
+	h := &Host{opts: opts, machines: map[string]*Machine{}, saved: map[string]SavedTarget{}, xids: newXids(), unknown: map[string]bool{}}
 	h.journal.known, h.journal.up = opts.Journal, opts.Journal
 	h.SetTargets(targets)
 	return h
@@ -113,6 +114,10 @@ func (h *Host) Apply(ev event.Event) {
 		return
 	case *event.Watermark:
 		h.journal.mark(ev.At)
+	case *event.Line:
+		if d.Origin == event.OriginKernel && !ev.Replayed {
+			h.xids.take(d.Text, ev.At)
+		}
 	}
 	if ev.Target != "" {
 		if m := h.machine(ev.Target); m != nil {
@@ -189,7 +194,7 @@ func (h *Host) Watermark() (at event.Stamp, ok bool) {
 
 // Snapshot publishes everything that is known now.
 func (h *Host) Snapshot() *Snapshot {
-	s := &Snapshot{At: h.now, GPUs: slices.Clone(h.gpus), Sources: slices.Clone(h.sources)}
+	s := &Snapshot{At: h.now, GPUs: slices.Clone(h.gpus), Sources: slices.Clone(h.sources), Xids: h.xids.publish()}
 	for _, m := range h.order {
 		t := m.target(h.now)
 		if h.journal.known && h.journal.up && !h.journal.watermark.IsZero() {

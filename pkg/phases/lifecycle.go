@@ -129,6 +129,9 @@ func (m *Machine) endServing(reason string, at event.Stamp) {
 	s.endSettled = true
 }
 
+// restartLoop is how many starts must fail in a row to be called a loop.
+const restartLoop = 3
+
 // settle makes a startup's outcome final and counts it, once for all runs of
 // the daemon.
 func (m *Machine) settle(s *startup) {
@@ -142,6 +145,11 @@ func (m *Machine) settle(s *startup) {
 		return
 	}
 	m.counters.Startups[s.pub.Outcome]++
+	if s.pub.Outcome == OutcomeFailed {
+		m.failedInRow++
+	} else {
+		m.failedInRow = 0
+	}
 	if !s.pub.AttachedLate {
 		s.completed(m.counters.observe)
 	}

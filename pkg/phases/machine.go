@@ -67,6 +67,8 @@ type Machine struct {
 	counters    Counters
 	counted     ring
 	lastOutcome Outcome
+	// failedInRow is how many starts have failed since one served or was stopped.
+	failedInRow int
 	// typical is how long each phase of the last good start took, in seconds; nil
 	// when none was seen whole.
 	typical map[State]float64
@@ -259,7 +261,7 @@ func (m *Machine) Target() Target { return m.target(m.now) }
 // targets' events move on too.
 func (m *Machine) target(now event.Stamp) Target {
 	t := Target{
-		Name: m.cfg.Name, State: m.state, Since: m.since, LastOutcome: m.lastOutcome,
+		Name: m.cfg.Name, State: m.state, Since: m.since, LastOutcome: m.lastOutcome, RestartLoop: m.failedInRow >= restartLoop,
 		Counters: m.counters.clone(), Restarts: m.restarts, Disagreement: m.disagree,
 		MainPID: m.mainPID, ControlGroup: m.controlGroup, EngineCgroup: m.engineCgroup,
 	}

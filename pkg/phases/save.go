@@ -12,6 +12,18 @@ import (
 // they have counted. Everything else is read again from the journal.
 type Saved struct {
 	Targets map[string]SavedTarget `json:"targets"`
+	Xids    []SavedXid             `json:"xids,omitempty"`
+	// GPUs are the GPUs' indices by PCI address.
+	GPUs map[string]int `json:"gpus,omitempty"`
+}
+
+// SavedXid is one series of the Xid counter.
+type SavedXid struct {
+	// Address is the GPU's PCI address.
+	Address string      `json:"address"`
+	Xid     int         `json:"xid"`
+	Count   uint64      `json:"count"`
+	Last    event.Stamp `json:"last"`
 }
 
 // SavedTarget is one target's part of Saved.
@@ -29,6 +41,8 @@ type SavedTarget struct {
 	// Past are the newest invocations that are over, oldest first.
 	Past        []string `json:"past"`
 	LastOutcome Outcome  `json:"last_outcome,omitempty"`
+	// FailedInRow is how many starts have failed since one served or was stopped.
+	FailedInRow int `json:"failed_in_row,omitempty"`
 	// Typical is how long each phase of the last good start took, in seconds.
 	Typical map[State]float64 `json:"typical,omitempty"`
 }
@@ -42,7 +56,7 @@ type SavedErrors struct {
 
 // Save returns what a later run needs. It shares nothing with the host.
 func (h *Host) Save() Saved {
-	out := Saved{Targets: maps.Clone(h.saved)}
+	out := Saved{Targets: maps.Clone(h.saved), Xids: h.xids.save(), GPUs: maps.Clone(h.xids.index)}
 	for _, m := range h.order {
 		out.Targets[m.cfg.Name] = m.save()
 	}
@@ -56,6 +70,7 @@ func (h *Host) Restore(s Saved) {
 	if h.saved == nil {
 		h.saved = map[string]SavedTarget{}
 	}
+	h.xids.restore(s.Xids, s.GPUs)
 	for _, m := range h.order {
 		if t, ok := h.saved[m.cfg.Name]; ok {
 			m.restore(t)
@@ -68,7 +83,8 @@ func (m *Machine) save() SavedTarget {
 	t := SavedTarget{
 		Startups: c.Startups, ServingEnded: c.ServingEnded, PhaseSeconds: c.PhaseSeconds, Gaps: c.Gaps,
 		Lines: c.Lines, Stale: c.Stale, Unmatched: c.Unmatched,
-		Counted: slices.Clone(m.counted.order), Past: slices.Clone(m.past.order), LastOutcome: m.lastOutcome, Typical: maps.Clone(m.typical),
+		Counted: slices.Clone(m.counted.order), Past: slices.Clone(m.past.order), LastOutcome: m.lastOutcome,
+		FailedInRow: m.failedInRow, Typical: maps.Clone(m.typical),
 	}
 	for k, n := range c.Errors {
 		t.Errors = append(t.Errors, SavedErrors{Class: k.Class, Verdict: k.Verdict, Count: n})
@@ -96,5 +112,5 @@ func (m *Machine) restore(t SavedTarget) {
 	for _, k := range t.Past {
 		m.past.add(k)
 	}
-	m.lastOutcome, m.typical = t.LastOutcome, maps.Clone(t.Typical)
+	m.lastOutcome, m.failedInRow, m.typical = t.LastOutcome, t.FailedInRow, maps.Clone(t.Typical)
 }

@@ -55,6 +55,8 @@ type Snapshot struct {
 	// GPUs is in the driver's order; nil when no sample has come, or when the
 	// GPU source is down.
 	GPUs []GPU
+	// Xids are the NVIDIA driver's error reports, by GPU and number.
+	Xids []Xid
 	// Sources holds the host-wide sources first, then each target's.
 	Sources []Source
 }
@@ -73,6 +75,8 @@ type Target struct {
 	// LastOutcome is how the last finished startup ended, also of one that an
 	// earlier run of the daemon saw; OutcomeNone when none is known.
 	LastOutcome Outcome
+	// RestartLoop says that several starts have failed in a row.
+	RestartLoop bool
 	Counters    Counters
 	// Restarts is systemd's NRestarts; nil when not known.
 	Restarts *int
@@ -248,6 +252,15 @@ type GPU struct {
 	ForeignBytes, UnattributedBytes *uint64
 	// Lost is why it can't be read; "" when it can.
 	Lost string
+}
+
+// Xid counts one of the NVIDIA driver's error reports on one GPU.
+type Xid struct {
+	// GPU is NVML's index, or the PCI address where that is not known.
+	GPU   string
+	Xid   int
+	Count uint64
+	Last  event.Stamp
 }
 
 // Source is whether a source can see.

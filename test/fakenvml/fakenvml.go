@@ -55,6 +55,9 @@ type GPU struct {
 	// UUID and Name may not hold a double quote; "" makes the call fail as not
 	// supported.
 	UUID, Name string
+	// PCI is domain:bus:device in hex ("0000:3b:00"); "" makes the call fail as
+	// not supported.
+	PCI string
 	// UsedBytes, TotalBytes and UtilizationPercent make their call fail as not
 	// supported where they are nil.
 	UsedBytes, TotalBytes *uint64
@@ -112,6 +115,9 @@ func (s State) String() string {
 func (g GPU) write(b *strings.Builder, index int) {
 	fmt.Fprintf(b, `gpu %d uuid="%s" name="%s" used=%s total=%s util=%s`, index, g.UUID, g.Name,
 		number(g.UsedBytes), number(g.TotalBytes), number(g.UtilizationPercent))
+	if g.PCI != "" {
+		fmt.Fprintf(b, " pci=%s", g.PCI)
+	}
 	if g.MIG != nil {
 		fmt.Fprintf(b, " mig=%d", map[bool]int{true: 1}[*g.MIG])
 	}

@@ -8,7 +8,7 @@
  * The file is text, one directive a line. Values are key=value, quoted with "
  * where they hold a blank. Blank lines and lines that begin with # are skipped.
  *
- *   gpu I uuid=U name="N" used=BYTES total=BYTES util=PERCENT mig=0|1 error=CODE
+ *   gpu I uuid=U name="N" pci=DOMAIN:BUS:DEVICE used=BYTES total=BYTES util=PERCENT mig=0|1 error=CODE
  *       a GPU. Indexes count from 0 without a hole. Every key may be left out.
  *       used, total, util: "-" or nothing makes the call NOT_SUPPORTED.
  *       mig: without the key the GPU can't be partitioned (NOT_SUPPORTED).
@@ -93,7 +93,7 @@ enum { NCODES = sizeof codes / sizeof codes[0] };
 enum kind { COMPUTE, GRAPHICS, MPS };
 
 struct gpu {
-	char uuid[NAME], name[NAME];
+	char uuid[NAME], name[NAME], pci[NAME];
 	int has_used, has_total, has_util, has_mig;
 	u64 used, total;
 	unsigned util, mig;
@@ -221,6 +221,8 @@ static int read_gpu(struct state *st, char *s)
 		if (!strcmp(w, "uuid") && text(v, g->uuid))
 			continue;
 		if (!strcmp(w, "name") && text(v, g->name))
+			continue;
+		if (!strcmp(w, "pci") && text(v, g->pci))
 			continue;
 		if (!strcmp(w, "used") && optional(v, &g->has_used, &g->used))
 			continue;
@@ -480,6 +482,26 @@ EXPORT ret_t nvmlDeviceGetUUID(device_t d, char *out, unsigned size)
 
 	if (code == OK)
 		code = copy(st->gpus[d->gpu].uuid, out, size);
+	free(st);
+	return code;
+}
+
+struct pci_info {
+	char legacy[16];
+	unsigned domain, bus, device, id, subsystem;
+	char bus_id[32];
+};
+
+EXPORT ret_t nvmlDeviceGetPciInfo_v3(device_t d, struct pci_info *out)
+{
+	struct state *st;
+	ret_t code = on_device(&st, __func__, d);
+
+	if (code == OK) {
+		memset(out, 0, sizeof *out);
+		if (sscanf(st->gpus[d->gpu].pci, "%x:%x:%x", &out->domain, &out->bus, &out->device) != 3)
+			code = NOT_SUPPORTED;
+	}
 	free(st);
 	return code;
 }
