@@ -51,8 +51,7 @@ func (w *cutWatch) look(dirs []string) []string {
 		old, known := w.known[id]
 		now := fileState{size: info.Size(), mtime: info.ModTime(), sound: old.sound}
 		if !known || old.size != now.size || !old.mtime.Equal(now.mtime) {
-			sound, err := checkFile(path)
-			now.sound = err == nil && sound
+			now.sound = sound(path)
 		}
 		if old.sound && !now.sound {
 			cut = append(cut, path)
@@ -61,6 +60,17 @@ func (w *cutWatch) look(dirs []string) []string {
 	}
 	w.known = seen
 	return cut
+}
+
+// sound says that a file is whole. It looks twice: journald may change header
+// and size between our reading of the one and of the other.
+func sound(path string) bool {
+	for range 2 {
+		if ok, err := checkFile(path); ok && err == nil {
+			return true
+		}
+	}
+	return false
 }
 
 // everyFile returns journal files in use and those that journald has put aside
@@ -85,6 +95,20 @@ func (s *Source) checkCut(ctx context.Context, emit Emit) error {
 	if time.Since(s.cut.looked) < cutEvery {
 		return nil
 	}
+	g := s.newCut()
+	if g == nil {
+		return nil
+	}
+	s.lostAt = g.Cursor
+	if err := emit(ctx, []event.Event{{At: s.opts.Clock(), Data: g}}); err != nil {
+		return &emitError{err}
+	}
+	return errCut
+}
+
+// newCut is the gap of the files that were cut since the last look; nil when
+// there are none.
+func (s *Source) newCut() *event.Gap {
 	s.cut.looked = time.Now()
 	dirs := systemDirs()
 	if d := s.opts.Reader.Dir; d != "" {
@@ -94,12 +118,8 @@ func (s *Source) checkCut(ctx context.Context, emit Emit) error {
 	if len(files) == 0 {
 		return nil
 	}
-	if at := s.Applied().Cursor; s.lostAt != at {
-		s.lostAt = at
-		g := &event.Gap{Gap: event.GapTruncated, Cursor: at, Detail: fmt.Sprintf("%s was cut short: entries in it are lost", strings.Join(files, ", "))}
-		if err := emit(ctx, []event.Event{{At: s.opts.Clock(), Data: g}}); err != nil {
-			return &emitError{err}
-		}
+	return &event.Gap{
+		Gap: event.GapTruncated, Cursor: s.Applied().Cursor,
+		Detail: fmt.Sprintf("%s was cut short: entries in it are lost", strings.Join(files, ", ")),
 	}
-	return errCut
 }

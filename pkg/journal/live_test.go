@@ -110,7 +110,7 @@ func (w *waiter) until(t *testing.T, want string) {
 		case <-w.grown:
 		case <-late:
 			l := w.lines()
-			t.Fatalf("%q did not come; the last of %d lines is %q", want, len(l), l[max(0, len(l)-1):])
+			t.Fatalf("%q did not come; %d lines: %q", want, len(l), l)
 		}
 	}
 }

@@ -69,6 +69,10 @@ func (s *Source) checkLoss(ctx context.Context, p *pass, emit Emit) error {
 	if err != nil {
 		return err
 	}
+	// A reader may have died of the cut: that is one gap, not two.
+	if cut := s.newCut(); g == nil {
+		g = cut
+	}
 	if g == nil {
 		return nil
 	}
