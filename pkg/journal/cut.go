@@ -7,13 +7,17 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
+
+	"github.com/fsnotify/fsnotify"
 
 	"github.com/startupd/startupd/pkg/event"
 )
 
-// cutEvery is how often journal files are looked at for a truncation.
+// cutEvery is how often journal files are looked at for a truncation, where the
+// kernel tells of no change.
 const cutEvery = time.Second
 
 var errCut = errors.New("a journal file was cut short under its readers")
@@ -21,9 +25,17 @@ var errCut = errors.New("a journal file was cut short under its readers")
 // cutWatch finds journal files that lose entries while they are read: a file
 // that is shorter than its own header says. libsystemd tells nobody, and what
 // was not read yet is gone without a trace.
+//
+// journald puts such a file aside with its next write, and makes it whole again
+// as it does so: the look must come first, and so it comes with the kernel's
+// word of the cut.
 type cutWatch struct {
+	dirs []string
+
+	mu     sync.Mutex // guards what follows
 	looked time.Time
 	known  map[inode]fileState
+	cut    []string // files found cut that nobody has asked for yet
 }
 
 type inode struct{ dev, ino uint64 }
@@ -34,11 +46,53 @@ type fileState struct {
 	sound bool
 }
 
-// look returns the files that were sound at an earlier look and are not now.
-func (w *cutWatch) look(dirs []string) []string {
-	var cut []string
+// run looks at the files whenever one of them changes, until ctx ends. Without
+// inotify only take looks.
+func (w *cutWatch) run(ctx context.Context) {
+	n, err := fsnotify.NewWatcher()
+	if err != nil {
+		return
+	}
+	defer n.Close()
+	for _, dir := range w.dirs {
+		sub, _ := filepath.Glob(filepath.Join(globQuote(dir), "*/"))
+		for _, d := range append(sub, dir) {
+			_ = n.Add(d) // no directory, or no right: take looks
+		}
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case _, ok := <-n.Events:
+			if !ok {
+				return
+			}
+			w.mu.Lock()
+			w.look()
+			w.mu.Unlock()
+		case <-n.Errors: // an overflow: the next event looks at everything
+		}
+	}
+}
+
+// take returns the files that were found cut since it was last asked.
+func (w *cutWatch) take(every time.Duration) []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if time.Since(w.looked) >= every {
+		w.look()
+	}
+	cut := w.cut
+	w.cut = nil
+	return cut
+}
+
+// look notes the files that were sound at an earlier look and are not now.
+func (w *cutWatch) look() {
+	w.looked = time.Now()
 	seen := map[inode]fileState{}
-	for _, path := range everyFile(dirs) {
+	for _, path := range everyFile(w.dirs) {
 		info, err := os.Stat(path)
 		if err != nil {
 			continue // vacuumed just now
@@ -54,12 +108,11 @@ func (w *cutWatch) look(dirs []string) []string {
 			now.sound = sound(path)
 		}
 		if old.sound && !now.sound {
-			cut = append(cut, path)
+			w.cut = append(w.cut, path)
 		}
 		seen[id] = now
 	}
 	w.known = seen
-	return cut
 }
 
 // sound says that a file is whole. It looks twice: journald may change header
@@ -92,10 +145,7 @@ func everyFile(dirs []string) []string {
 // checkCut tells of journal files that were cut short, and has the reader begun
 // anew: its mapping of the file is no longer worth anything.
 func (s *Source) checkCut(ctx context.Context, emit Emit) error {
-	if time.Since(s.cut.looked) < cutEvery {
-		return nil
-	}
-	g := s.newCut()
+	g := s.newCut(cutEvery)
 	if g == nil {
 		return nil
 	}
@@ -106,15 +156,10 @@ func (s *Source) checkCut(ctx context.Context, emit Emit) error {
 	return errCut
 }
 
-// newCut is the gap of the files that were cut since the last look; nil when
-// there are none.
-func (s *Source) newCut() *event.Gap {
-	s.cut.looked = time.Now()
-	dirs := systemDirs()
-	if d := s.opts.Reader.Dir; d != "" {
-		dirs = []string{d}
-	}
-	files := s.cut.look(dirs)
+// newCut is the gap of the files that were found cut; nil when there are none.
+// The files are looked at if that was not done for so long.
+func (s *Source) newCut(every time.Duration) *event.Gap {
+	files := s.cut.take(every)
 	if len(files) == 0 {
 		return nil
 	}

@@ -70,7 +70,7 @@ func (s *Source) checkLoss(ctx context.Context, p *pass, emit Emit) error {
 		return err
 	}
 	// A reader may have died of the cut: that is one gap, not two.
-	if cut := s.newCut(); g == nil {
+	if cut := s.newCut(0); g == nil {
 		g = cut
 	}
 	if g == nil {

@@ -71,6 +71,7 @@ type Source struct {
 	opts     Options
 	launcher launcher
 	access   func() error
+	watch    func(context.Context) // returns when its context ends
 
 	// Run's goroutine owns what follows.
 	planned  bool
@@ -79,7 +80,7 @@ type Source struct {
 	catchUp  *pass               // what came since Resume; nil when it was read
 	filled   map[TargetSpec]bool // specs whose back-fill is done or queued
 	lostAt   string              // cursor behind which a loss was told of
-	cut      cutWatch
+	cut      *cutWatch
 	lastUp   *bool // the last SourceState; nil before the first
 	state    string
 	restarts int
@@ -112,9 +113,15 @@ func New(o Options) (*Source, error) {
 	if o.Served == nil {
 		o.Served = func(string) bool { return false }
 	}
+	dirs := systemDirs()
+	if o.Reader.Dir != "" {
+		dirs = []string{o.Reader.Dir}
+	}
+	cut := &cutWatch{dirs: dirs}
 	return &Source{
 		opts: o, launcher: l, applied: o.Resume, targets: o.Targets, filled: map[TargetSpec]bool{},
 		access: func() error { _, err := checkAccess(o.Reader.Dir); return err },
+		cut:    cut, watch: cut.run,
 	}, nil
 }
 
@@ -163,6 +170,13 @@ func (s *Source) SetTargets(specs []TargetSpec) error {
 // Run reads until ctx ends (it then returns nil) or emit fails. A reader that
 // fails is restarted, after a growing pause, behind the last applied entry.
 func (s *Source) Run(ctx context.Context, emit Emit) error {
+	watching, stop := context.WithCancel(ctx)
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		s.watch(watching)
+	}()
+	defer func() { stop(); <-watched }()
 	pause := backoff.NewExponentialBackOff()
 	pause.InitialInterval, pause.MaxInterval = 100*time.Millisecond, 10*time.Second
 	for {
