@@ -144,7 +144,9 @@ type fieldName struct {
 func (d *Decoder) name() (fieldName, error) {
 	n := 0
 	for {
-		for i, c := range d.buf[d.pos+n : d.end] {
+		// No further than the limit, so that a name's fate does not hang on how much
+		// of it is there.
+		for i, c := range d.buf[d.pos+n : min(d.end, d.pos+nameLimit+1)] {
 			if isFieldByte(c) {
 				continue
 			}
