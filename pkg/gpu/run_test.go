@@ -89,7 +89,7 @@ func TestReaderThatCannotBeKilled(t *testing.T) {
 			}
 			return answering(good()), nil
 		})
-		time.Sleep(24 * time.Hour)
+		<-time.After(24 * time.Hour)
 		synctest.Wait()
 		if p.started != 1 {
 			t.Errorf("%d readers were started beside one that can't be killed, want none", p.started-1)
@@ -98,7 +98,7 @@ func TestReaderThatCannotBeKilled(t *testing.T) {
 			t.Errorf("states %v, want %v", p.states, want)
 		}
 		close(gone)
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		synctest.Wait()
 		if p.started != 2 || p.states[len(p.states)-1] != StateUp {
 			t.Errorf("%d readers, states %v, want a second reader that works", p.started, p.states)
@@ -113,7 +113,7 @@ func TestReaderThatCannotBeKilled(t *testing.T) {
 func TestStopWhileReaderCannotBeKilled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := play(Options{}, func(int) (*child, error) { return mute(make(chan struct{})), nil })
-		time.Sleep(time.Hour)
+		<-time.After(time.Hour)
 		p.cancel()
 		if err := <-p.ended; !errors.Is(err, context.Canceled) {
 			t.Errorf("Run: %v", err)
@@ -124,10 +124,10 @@ func TestStopWhileReaderCannotBeKilled(t *testing.T) {
 func TestIntervals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := play(Options{Interval: 10 * time.Second}, func(int) (*child, error) { return answering(good()), nil })
-		time.Sleep(25 * time.Second)
+		<-time.After(25 * time.Second)
 		p.source.SetInterval(time.Second)
 		p.source.SetInterval(time.Second)
-		time.Sleep(2500 * time.Millisecond)
+		<-time.After(2500 * time.Millisecond)
 		synctest.Wait()
 		s := time.Second
 		if want := []time.Duration{0, 10 * s, 20 * s, 25 * s, 26 * s, 27 * s}; !slices.Equal(p.samples, want) {
@@ -150,7 +150,7 @@ func TestRefusingDriverIsAskedLessAndLess(t *testing.T) {
 			c.in = writer(func() { asked++; _, _ = in.Write(nil) })
 			return c, nil
 		})
-		time.Sleep(time.Hour)
+		<-time.After(time.Hour)
 		synctest.Wait()
 		// A wait is at most 45 s and at least 15 s once it has grown.
 		if asked < 3600/45 || asked > 3600/15+20 {
@@ -167,7 +167,7 @@ func TestRefusingDriverIsAskedLessAndLess(t *testing.T) {
 func TestReaderThatCannotBeStarted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := play(Options{}, func(int) (*child, error) { return nil, errors.New("no such file") })
-		time.Sleep(time.Hour)
+		<-time.After(time.Hour)
 		synctest.Wait()
 		if p.started < 3600/45 || p.started > 3600/15+20 {
 			t.Errorf("started %d times in an hour", p.started)
