@@ -166,7 +166,15 @@ func failed(unit, invocation string, d time.Duration) event.Event {
 }
 
 func TestAppServes(t *testing.T) {
-	d := begin(t, nil)
+	spawned := make(chan struct{})
+	tell := sync.OnceFunc(func() { close(spawned) })
+	d := begin(t, func(o *Options) {
+		o.Changed = func(snap *phases.Snapshot) {
+			if statusText(snap) == "a.service: spawn" {
+				tell()
+			}
+		}
+	})
 	if code, _ := get(t, d.base+"/-/ready"); code != http.StatusServiceUnavailable {
 		t.Errorf("ready before a source: %d", code)
 	}
@@ -187,10 +195,13 @@ func TestAppServes(t *testing.T) {
 	if code, body := get(t, d.base+"/metrics"); !strings.Contains(body, "go_goroutines") || !strings.Contains(body, "process_open_fds") {
 		t.Errorf("no metrics of the process: %d", code)
 	}
+	<-spawned
 	if err := d.stop(); err != nil {
 		t.Error(err)
 	}
-	if told := d.told(); !strings.HasPrefix(told, "STATUS=a.service: unknown|READY=1|STATUS=a.service: spawn|") || !strings.HasSuffix(told, "STOPPING=1") {
+	// Snapshots coalesce, so the status before the first event may go unsaid.
+	told := d.told()
+	if strings.Replace(told, "STATUS=a.service: unknown|", "", 1) != "READY=1|STATUS=a.service: spawn|STOPPING=1" {
 		t.Errorf("the service manager was told %q", told)
 	}
 }
