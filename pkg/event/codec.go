@@ -100,6 +100,8 @@ func newData(k Kind) (Data, error) {
 		return new(Watermark), nil
 	case KindTick:
 		return new(Tick), nil
+	case KindBaseline:
+		return new(Baseline), nil
 	}
 	return nil, fmt.Errorf("unknown kind %q", k)
 }

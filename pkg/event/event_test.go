@@ -56,6 +56,7 @@ func TestCodecRoundTrip(t *testing.T) {
 		{At: first, Data: &SourceState{Source: SourceGPU, State: "hung", Reason: "r"}},
 		{At: first, Data: &Watermark{}},
 		{At: first, Data: &Tick{}},
+		{At: first, Target: "vllm.service", Data: &Baseline{Good: 14, Bad: 2, Errors: map[string]Seen{"v1:00": {Good: 14}}}},
 	}
 	var b bytes.Buffer
 	enc := NewEncoder(&b)

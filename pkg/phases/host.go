@@ -15,9 +15,9 @@ type HostOptions struct {
 	// Resolve configures a target that turns up later (a unit that matches a
 	// glob); nil, or false, means that its events are dropped.
 	Resolve func(target string) (Config, bool)
-	// Replaced is given each startup whose place a later one of its target takes,
-	// in its last form; nil when nobody keeps them.
-	Replaced func(target string, s *Startup)
+	// Finished is given each startup once it is final, and again when the service
+	// of one that served has ended; nil when nobody keeps them.
+	Finished func(target string, s *Startup)
 }
 
 // Host holds the machines of a host's targets, and what they share. It is not
@@ -71,7 +71,7 @@ func (h *Host) SetTargets(targets []Config) {
 func (h *Host) put(m *Machine, cfg Config) *Machine {
 	if m == nil {
 		m = NewMachine(cfg)
-		m.replaced = h.opts.Replaced
+		m.finished = h.opts.Finished
 		if s, ok := h.saved[cfg.Name]; ok {
 			m.restore(s)
 		}

@@ -40,8 +40,8 @@ func (m *Machine) conclude(at event.Stamp) {
 		m.endServing(m.endReason("a new start began"), at)
 	}
 	m.settle(s)
-	if m.replaced != nil {
-		m.replaced(m.cfg.Name, s.publish(m.now))
+	if m.finished != nil {
+		m.finished(m.cfg.Name, s.publish(m.now))
 	}
 }
 

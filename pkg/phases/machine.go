@@ -37,8 +37,8 @@ type Config struct {
 type Machine struct {
 	cfg     Config
 	profile *profile.Profile
-	// replaced is HostOptions.Replaced.
-	replaced func(target string, s *Startup)
+	// finished is HostOptions.Finished.
+	finished func(target string, s *Startup)
 	scans    []scan
 	// record is Scan's callback, made once so that a line costs no closure.
 	record func(*profile.Record)

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/startupd/startupd/pkg/event"
+	"github.com/startupd/startupd/pkg/triage"
 )
 
 // State is where a target is.
@@ -72,6 +73,9 @@ type Target struct {
 	// Last is the last finished startup (it can be Startup itself); nil when
 	// none was seen.
 	Last *Startup
+	// Failure is the last failed startup's root cause, from the failure until a later
+	// startup serves; nil otherwise.
+	Failure *triage.RootCause
 	// LastOutcome is how the last finished startup ended, also of one that an
 	// earlier run of the daemon saw; OutcomeNone when none is known.
 	LastOutcome Outcome
@@ -150,6 +154,39 @@ type Startup struct {
 	Gaps []Gap
 	// Errors counts error records by verdict and class.
 	Errors map[ErrorKey]int
+	// RootCause is why it failed or stalls; nil while it starts, when it served, and
+	// when it was stopped on purpose.
+	RootCause *triage.RootCause
+	// Findings are its errors in the order of their first record; bounded.
+	Findings []triage.Finding
+	// NewErrors is how many findings no good start has had; nil when history knows
+	// no good start.
+	NewErrors *int
+	// Arguments are the engine's arguments that matter, as the log tells them;
+	// secrets are masked. nil when not told.
+	Arguments map[string]string
+	// Versions are the versions of packages and libraries that the log tells; nil
+	// when it tells none.
+	Versions map[string]string
+	// WeightBytes is the weights' size on one GPU as the engine told it; nil when it
+	// has not.
+	WeightBytes *uint64
+	// GPUPlateauBytes is what the unit held on each GPU when its weights were
+	// resident; nil when not seen.
+	GPUPlateauBytes map[int]uint64
+	// Steps are the steps entered, in order; bounded.
+	Steps []Step
+	// Final is true once nothing can change its outcome and root cause any more.
+	Final bool
+}
+
+// Step is one step of a startup.
+type Step struct {
+	Phase   State
+	Step    string
+	Entered event.Stamp
+	// Seconds is how long it lasted, or has lasted at Snapshot.At.
+	Seconds float64
 }
 
 // ErrorKey is the labels of an error count.

@@ -16,8 +16,8 @@ func knownPhases() []string { return []string{"spawn", "load", "compile", "cudag
 
 // build makes a profile of a document, on top of base where there is one. own
 // are the document's own rules within the profile.
-func build(file string, doc *document, base *Profile) (p *Profile, own []*Rule, err error) {
-	p = &Profile{Engine: doc.Engine, File: file, steps: map[string]StepInfo{}}
+func build(file string, doc *document, base *Profile, shared *document) (p *Profile, own []*Rule, err error) {
+	p = &Profile{Engine: doc.Engine, File: file, steps: map[string]StepInfo{}, Classes: map[string]Class{}}
 	if base != nil {
 		err = p.inherit(doc, base)
 	} else {
@@ -29,9 +29,17 @@ func build(file string, doc *document, base *Profile) (p *Profile, own []*Rule, 
 	if err := errors.Join(p.setDetect(doc), p.setHealth(doc), p.setSteps(doc)); err != nil {
 		return nil, nil, err
 	}
+	if err := errors.Join(p.addClasses(shared), p.addClasses(doc)); err != nil {
+		return nil, nil, err
+	}
 	own, err = p.addRules(doc, base)
 	if err != nil {
 		return nil, nil, err
+	}
+	if base == nil {
+		if err := p.addShared(shared); err != nil {
+			return nil, nil, err
+		}
 	}
 	if err := p.checkReferences(own); err != nil {
 		return nil, nil, err
@@ -46,7 +54,7 @@ func (p *Profile) inherit(doc *document, base *Profile) error {
 	}
 	p.Phases, p.DefaultPort, p.Health = base.Phases, base.DefaultPort, base.Health
 	p.detect, p.titles, p.processes, p.roles, p.quiet = base.detect, base.titles, base.processes, base.roles, base.quiet
-	p.steps = maps.Clone(base.steps)
+	p.steps, p.Classes = maps.Clone(base.steps), maps.Clone(base.Classes)
 	g := *base.grammar
 	g.headers = slices.Clone(g.headers)
 	p.grammar = &g
@@ -228,6 +236,7 @@ func (p *Profile) buildIndexes() error {
 	}
 	g := p.grammar
 	g.raw = pick(KindRaw, kindTraceback, kindAny)
+	p.kernel = pick(KindKernel)
 	for i := range g.headers {
 		h := &g.headers[i]
 		h.plain, h.failing = pick(h.kind, kindAny), pick(h.kind, kindTraceback, kindAny)

@@ -12,7 +12,11 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-const schemaName = "startupd-profile/v1"
+const (
+	schemaName = "startupd-profile/v1"
+	// catalogueSchema is a file of classes and rules for every engine.
+	catalogueSchema = "startupd-catalogue/v1"
+)
 
 // document is a profile as written.
 type document struct {
@@ -28,7 +32,14 @@ type document struct {
 	Titles    []string            `yaml:"titles"`
 	Quiet     duration            `yaml:"quiet"`
 	Steps     map[string]stepDoc  `yaml:"steps"`
+	Classes   map[string]classDoc `yaml:"classes"`
 	Rules     []ruleDoc           `yaml:"rules"`
+}
+
+type classDoc struct {
+	Meaning string `yaml:"meaning"`
+	Remedy  string `yaml:"remedy"`
+	Retry   *bool  `yaml:"retry"`
 }
 
 type healthDoc struct {
@@ -78,6 +89,15 @@ type ruleDoc struct {
 	Await        *awaitDoc         `yaml:"await"`
 	Weights      string            `yaml:"weights"`
 	FramePhase   string            `yaml:"frame_phase"`
+	Weak         bool              `yaml:"weak"`
+	Exception    []string          `yaml:"exception"`
+	Frame        string            `yaml:"frame"`
+	ExampleFrame string            `yaml:"example_frame"`
+	CauseIf      []string          `yaml:"cause_if"`
+	ElseClass    string            `yaml:"else_class"`
+	Hang         string            `yaml:"hang"`
+	Remedy       string            `yaml:"remedy"`
+	Retry        *bool             `yaml:"retry"`
 	Regex        string            `yaml:"regex"`
 	Extract      []string          `yaml:"extract"`
 	Unfiltered   bool              `yaml:"unfiltered"`
@@ -119,7 +139,7 @@ func decode(data []byte) (*document, error) {
 	var node yaml.Node
 	if err := dec.Decode(&node); err != nil {
 		if errors.Is(err, io.EOF) {
-			return nil, fmt.Errorf("is empty; see the embedded profiles for the fields (schema: %s)", schemaName)
+			return nil, fmt.Errorf("is empty; see the embedded files for the fields (schema: %s or %s)", schemaName, catalogueSchema)
 		}
 		return nil, err
 	}
@@ -134,8 +154,12 @@ func decode(data []byte) (*document, error) {
 		return nil, err
 	}
 	doc.number(&node)
-	if doc.Schema != schemaName {
-		return nil, fmt.Errorf("has schema %q; this startupd reads %q", doc.Schema, schemaName)
+	switch doc.Schema {
+	case schemaName:
+	case catalogueSchema:
+		return doc, doc.checkCatalogue()
+	default:
+		return nil, fmt.Errorf("has schema %q; this startupd reads %q and %q", doc.Schema, schemaName, catalogueSchema)
 	}
 	if doc.Engine == "" {
 		doc.Engine = doc.Extends
@@ -147,6 +171,15 @@ func decode(data []byte) (*document, error) {
 		return nil, fmt.Errorf("extends %q but is for engine %q; leave engine out", doc.Extends, doc.Engine)
 	}
 	return doc, nil
+}
+
+// checkCatalogue refuses what only a profile can say.
+func (doc *document) checkCatalogue() error {
+	empty := document{Schema: doc.Schema, Classes: doc.Classes, Rules: doc.Rules}
+	if !reflect.DeepEqual(*doc, empty) {
+		return fmt.Errorf("is a catalogue and so has only classes: and rules:; move the rest into a profile (schema: %s)", schemaName)
+	}
+	return nil
 }
 
 // number gives every rule the line that it begins on.

@@ -43,6 +43,11 @@ const (
 	RoleCause Role = "cause"
 	// RoleWrapper reports a failure whose cause another line tells.
 	RoleWrapper Role = "wrapper"
+	// RoleCascade is what a failure elsewhere sets off in another process (a peer
+	// that closed, a broken pipe).
+	RoleCascade Role = "cascade"
+	// RoleTeardown is noise of processes that end.
+	RoleTeardown Role = "teardown"
 	// RoleBenign looks like an error and harms nothing.
 	RoleBenign Role = "benign"
 	// RoleStop says that the engine is being stopped.
@@ -102,6 +107,30 @@ type Rule struct {
 	// FramePhase is the phase that a traceback with this frame died in: a second
 	// choice where no milestone tells the phase; "" for other rules.
 	FramePhase string
+	// Weak marks a cause that names a kind of failure only: one that is not weak
+	// explains the same start better, also if it comes later.
+	Weak bool
+	// Exception restricts the rule to lines that name one of these exceptions,
+	// with or without their modules; nil is no restriction.
+	Exception []string
+	// Frame is an expression that a frame of the line's traceback must match
+	// ("file:function"); "" is no restriction. Such a rule is only a candidate of
+	// a record: see Record.Conditional.
+	Frame string
+	// CauseIf lists rules: once one of them has matched later in the startup, a
+	// benign line of this rule was the cause, of Class.
+	CauseIf []string
+	// ElseClass is the class of a startup's failure that this rule's line is the
+	// best evidence of, where nothing names a cause; "" when it is none.
+	ElseClass string
+	// Hang is the class of a hang whose last word is this rule's line; "" when it
+	// tells none.
+	Hang string
+	// Remedy says in one sentence what to do, with captures in braces; "" leaves it
+	// to the class. Use Profile.Advise.
+	Remedy string
+	// Retry says whether starting again can help; nil leaves it to the class.
+	Retry *bool
 	// Captures are the names of all captures of Regex and Extract, in order.
 	Captures []string
 
@@ -124,6 +153,9 @@ type Rule struct {
 	Example  string
 	Examples []string
 
+	// ExampleFrame is a frame that Frame takes.
+	ExampleFrame string
+
 	// want are the captures expected of Example, and line is where the rule
 	// stands in its file.
 	want     map[string]string
@@ -134,7 +166,13 @@ type Rule struct {
 	// needed, as few rules ever match in one run.
 	re          func() *regexp.Regexp
 	expressions func() []*regexp.Regexp
+	// frame is Frame compiled; nil when there is none.
+	frame func() *regexp.Regexp
 }
+
+// TakesFrame says whether a frame, as "file:function", fulfils the rule's
+// condition.
+func (r *Rule) TakesFrame(frame string) bool { return r.frame == nil || r.frame().MatchString(frame) }
 
 // ClassFor returns the class of the rule's line in a phase.
 func (r *Rule) ClassFor(phase string) string {
@@ -164,6 +202,8 @@ type Profile struct {
 	Rules []*Rule
 	// File is where the profile was read from.
 	File string
+	// Classes are the classes of failure, by name.
+	Classes map[string]Class
 
 	detect    []*regexp.Regexp
 	titles    []*template
@@ -172,6 +212,17 @@ type Profile struct {
 	grammar   *grammar
 	steps     map[string]StepInfo
 	quiet     time.Duration
+	// kernel are the indexes of the rules for the kernel's lines.
+	kernel []*index
+}
+
+// Class is a kind of failure.
+type Class struct {
+	Meaning string
+	// Remedy says in one sentence what to do; "" when nothing general helps.
+	Remedy string
+	// Retry says whether starting again can help; nil when that is not known.
+	Retry *bool
 }
 
 // Health is how the engine is asked whether it is ready.

@@ -63,7 +63,9 @@ func (p *Profile) newRule(d *ruleDoc) (*Rule, error) {
 		ID: d.ID, Role: d.Role, Phase: d.Phase, Step: d.Step, Class: d.Class, ClassIn: d.ClassIn,
 		Process: d.Process, From: d.From,
 		Fatal: d.Fatal, Banner: d.Banner, RevokesReady: d.RevokesReady, Waits: d.Waits, Skips: d.Skips, ReadyIf: d.ReadyIf,
-		Weights: d.Weights, FramePhase: d.FramePhase, Kind: d.Kind, Since: d.Since, Until: d.Until,
+		Weights: d.Weights, FramePhase: d.FramePhase, Weak: d.Weak, Exception: d.Exception,
+		Frame: d.Frame, ExampleFrame: d.ExampleFrame, CauseIf: d.CauseIf, ElseClass: d.ElseClass, Hang: d.Hang,
+		Remedy: d.Remedy, Retry: d.Retry, Kind: d.Kind, Since: d.Since, Until: d.Until,
 		Source: d.Source, Note: d.Note, Regex: d.Regex, Extract: d.Extract, Example: d.Example, Examples: d.Examples,
 		want: d.Captures, line: max(d.line, 1),
 	}
@@ -83,10 +85,13 @@ func (p *Profile) newRule(d *ruleDoc) (*Rule, error) {
 		}
 		r.Level = level
 	}
-	if err := errors.Join(p.checkRule(r), r.setRegex(d.Unfiltered)); err != nil {
+	if r.Regex == "" && len(r.Exception) > 0 {
+		r.Regex = `^(?:[\w.]+\.)?(?:` + strings.Join(r.Exception, "|") + `)(?::|$)`
+	}
+	if err := errors.Join(p.checkRule(r), r.setRegex(d.Unfiltered), r.setFrame()); err != nil {
 		return nil, err
 	}
-	return r, p.checkMeaning(r)
+	return r, errors.Join(p.checkMeaning(r), p.checkTriage(r))
 }
 
 // checkRule checks the names in a rule.
@@ -95,9 +100,10 @@ func (p *Profile) checkRule(r *Rule) error {
 		return fmt.Errorf("the id must be of a-z, 0-9 and _")
 	}
 	switch r.Role {
-	case RoleEnter, RoleEnd, RoleFact, RoleProgress, RoleHeartbeat, RoleReady, RoleCause, RoleWrapper, RoleBenign, RoleStop:
+	case RoleEnter, RoleEnd, RoleFact, RoleProgress, RoleHeartbeat, RoleReady,
+		RoleCause, RoleWrapper, RoleCascade, RoleTeardown, RoleBenign, RoleStop:
 	default:
-		return fmt.Errorf("unknown role %q; use enter, end, fact, progress, heartbeat, ready, cause, wrapper, benign or stop", r.Role)
+		return fmt.Errorf("unknown role %q; use enter, end, fact, progress, heartbeat, ready, cause, wrapper, cascade, teardown, benign or stop", r.Role)
 	}
 	phases := append([]string{r.Phase, r.FramePhase}, r.Skips...)
 	if r.Await != nil {
@@ -112,7 +118,7 @@ func (p *Profile) checkRule(r *Rule) error {
 		}
 	}
 	if !p.hasKind(r.Kind) {
-		return fmt.Errorf("unknown kind %q; use the kind of a header, or raw, traceback or any", r.Kind)
+		return fmt.Errorf("unknown kind %q; use the kind of a header, or raw, traceback, kernel or any", r.Kind)
 	}
 	for _, role := range append([]string{r.Process}, r.From...) {
 		if role != kindAny && role != noProcess && !slices.Contains(p.roles, role) {
@@ -126,7 +132,7 @@ func (p *Profile) checkRule(r *Rule) error {
 }
 
 func (p *Profile) hasKind(kind string) bool {
-	if kind == KindRaw || kind == kindTraceback || kind == kindAny {
+	if kind == KindRaw || kind == KindKernel || kind == kindTraceback || kind == kindAny {
 		return true
 	}
 	return slices.ContainsFunc(p.grammar.headers, func(h headerShape) bool { return h.kind == kind })
@@ -216,7 +222,7 @@ func (p *Profile) checkReferences(own []*Rule) error {
 		ids[r.ID] = true
 	}
 	for _, r := range own {
-		names := slices.Clone(r.ReadyIf)
+		names := slices.Concat(r.ReadyIf, r.CauseIf)
 		if r.Await != nil {
 			names = slices.Concat(names, r.Await.Rules, r.Await.Seen)
 		}

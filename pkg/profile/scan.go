@@ -10,6 +10,8 @@ import (
 const (
 	// KindRaw is a record without a header.
 	KindRaw = "raw"
+	// KindKernel is a line of the kernel's own log.
+	KindKernel = "kernel"
 	// kindTraceback, for rules: a record without a header, or with the level of
 	// an error or above, or with a header that tells no level.
 	kindTraceback = "traceback"
@@ -34,8 +36,17 @@ type Record struct {
 	Kind string
 	// Known is true when the record has a header or a prefix of the engine.
 	Known bool
+	// Header is what stood between the prefixes and the message: the lines of one
+	// record have the same. "" when there is none.
+	Header string
+	// Exception is the exception's type where the message reads like the last line
+	// of a traceback, with its module; "" for other messages.
+	Exception string
 	// Rule is the rule that the message matches; nil for none.
 	Rule *Rule
+	// Conditional are the rules before Rule that the message matches too, and that
+	// hold only with a certain frame in the traceback.
+	Conditional []*Rule
 	// Done and Total are the numbers of a progress record, in its own units;
 	// meaningful only with HasProgress.
 	Done, Total float64
@@ -95,6 +106,7 @@ func (s *Scanner) scanRecord(text string, pos int, known bool) {
 		if at < 0 {
 			continue
 		}
+		s.rec.Header = message[at : at+s.head.end]
 		message = message[at+s.head.end:]
 		s.rec.Kind, s.rec.Level, s.rec.Known = h.kind, s.head.level, true
 		if s.head.process != "" {
@@ -104,6 +116,10 @@ func (s *Scanner) scanRecord(text string, pos int, known bool) {
 		break
 	}
 	s.rec.Message = g.cutSuffix(message)
+	if s.rec.Kind == KindRaw || s.rec.Level >= LevelError {
+		s.rec.Message = ungroup(s.rec.Message)
+		s.rec.Exception = exceptionType(s.rec.Message)
+	}
 	s.pick(indexes)
 	s.rec.readProgress()
 }
@@ -139,8 +155,31 @@ func (s *Scanner) pick(indexes []*index) {
 	}
 }
 
+// ScanKernel matches a line of the kernel's log. The Record is used again.
+func (s *Scanner) ScanKernel(text string) *Record {
+	s.rec = Record{Text: text, Message: text, Kind: KindKernel}
+	s.pick(s.p.kernel)
+	return &s.rec
+}
+
+// As returns a copy of the record that matches another of its rules.
+func (r *Record) As(rule *Rule) *Record {
+	c := *r
+	c.Rule, c.Conditional, c.found = rule, nil, nil
+	return &c
+}
+
 // try sets the record's rule if its expression matches.
 func (r *Record) try(rule *Rule) {
+	if rule.Exception != nil && !names(rule.Exception, r.Exception) {
+		return
+	}
+	if rule.frame != nil {
+		if rule.re().MatchString(r.Message) {
+			r.Conditional = append(r.Conditional, rule)
+		}
+		return
+	}
 	if rule.Role != RoleProgress {
 		if rule.re().MatchString(r.Message) {
 			r.Rule = rule

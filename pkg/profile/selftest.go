@@ -14,6 +14,9 @@ func (p *Profile) selfTest(rules []*Rule) error {
 	for _, r := range rules {
 		for i, text := range slices.Concat([]string{r.Example}, r.Examples) {
 			rec := s.example(r, text)
+			if slices.Contains(rec.Conditional, r) {
+				rec = rec.As(r)
+			}
 			if rec.Rule == nil || rec.Rule.ID != r.ID {
 				return r.fault("example %q selects %s; %s", text, selected(rec.Rule), advice(rec.Rule))
 			}
@@ -33,8 +36,11 @@ func (p *Profile) selfTest(rules []*Rule) error {
 
 // example matches a message as the kind of record that the rule is for.
 func (s *Scanner) example(r *Rule, text string) *Record {
-	s.rec = Record{Text: text, Message: text, Kind: r.Kind, Level: r.Level, Process: s.p.exampleProcess(r)}
+	s.rec = Record{Text: text, Message: text, Kind: r.Kind, Level: r.Level, Process: s.p.exampleProcess(r), Exception: exceptionType(text)}
 	indexes := s.p.grammar.raw
+	if r.Kind == KindKernel {
+		indexes = s.p.kernel
+	}
 	for i := range s.p.grammar.headers {
 		if h := &s.p.grammar.headers[i]; h.kind == r.Kind {
 			indexes = h.plain

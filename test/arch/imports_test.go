@@ -33,9 +33,9 @@ func layers() map[string]layer {
 		"pkg/triage":    {may: []string{"pkg/event", "pkg/profile"}, why: coreWhy},
 		"pkg/phases":    {may: []string{"pkg/event", "pkg/profile", "pkg/triage"}, why: coreWhy},
 		"pkg/monitor":   {may: []string{"pkg/event", "pkg/phases"}, why: "the loop orders events; it knows no source and no reader of snapshots"},
-		"pkg/history":   {may: []string{"pkg/event", "pkg/phases"}, why: "it stores what the core has decided"},
-		"pkg/exporter":  {may: []string{"pkg/event", "pkg/phases"}, why: "a scrape reads a snapshot; it never waits for a source or the loop"},
-		"pkg/web":       {may: []string{"pkg/event", "pkg/phases", "pkg/history"}, why: "a page reads a snapshot; it never waits for a source or the loop"},
+		"pkg/history":   {may: []string{"pkg/event", "pkg/phases", "pkg/triage"}, why: "it stores what the core has decided"},
+		"pkg/exporter":  {may: []string{"pkg/event", "pkg/phases", "pkg/triage"}, why: "a scrape reads a snapshot; it never waits for a source or the loop"},
+		"pkg/web":       {may: []string{"pkg/event", "pkg/phases", "pkg/triage", "pkg/history"}, why: "a page reads a snapshot; it never waits for a source or the loop"},
 	}
 }
 

@@ -39,7 +39,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	e := explainer{opts: o}
 	e.host = phases.NewHost(phases.HostOptions{
 		Resolve: e.resolve,
-		Replaced: func(target string, s *phases.Startup) {
+		Finished: func(target string, s *phases.Startup) {
 			if target == e.target {
 				e.over = append(e.over, s)
 			}
