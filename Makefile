@@ -75,7 +75,7 @@ e2e: ## The daemon under a real systemd in a container (root).
 
 .PHONY: fuzz
 fuzz: ## Fuzz the decoders and loaders for FUZZ_SECONDS in all.
-	GO='$(GO)' scripts/fuzz $(FUZZ_SECONDS) ./pkg/journal ./pkg/profile
+	GO='$(GO)' scripts/fuzz $(FUZZ_SECONDS) ./pkg/journal ./pkg/profile ./pkg/triage ./pkg/history ./internal/app/explain
 
 .PHONY: bench
 bench: deps ## All measurements of docs/benchmarks.md, with their bounds.

@@ -5,39 +5,49 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"strings"
 	"time"
 
 	"github.com/alecthomas/kingpin/v2"
+	"golang.org/x/term"
 
 	"github.com/startupd/startupd/internal/app"
 	"github.com/startupd/startupd/internal/app/explain"
 	"github.com/startupd/startupd/pkg/event"
+	"github.com/startupd/startupd/pkg/history"
 	"github.com/startupd/startupd/pkg/journal"
+	"github.com/startupd/startupd/pkg/profile"
 )
 
 // stdin is the file that - stands for.
 const stdin = "/dev/stdin"
 
 type explainFlags struct {
-	file, unit, invocation string
-	journal                journalFlags
-	profiles, format       string
-	elapsed                time.Duration
-	std                    streams
+	file, unit, invocation  string
+	journal                 journalFlags
+	profiles, format, state string
+	elapsed                 time.Duration
+	all, diff               bool
+	std                     streams
 }
 
 func explainCommand(cli *kingpin.Application, std streams) command {
 	f := &explainFlags{std: std}
-	cmd := cli.Command("explain", "Explain the starts that a log, an export file or the journal tells of.")
+	cmd := cli.Command("explain", "Explain the starts that a log, an export file or the journal tells of: how each ended, and why.")
 	cmd.Arg("FILE", "Log as plain text, or made by `journalctl -o export`; - is standard input.").StringVar(&f.file)
 	cmd.Flag("unit", "Unit whose entries are read: from the journal, or from an export file that holds several.").PlaceHolder("UNIT").StringVar(&f.unit)
-	cmd.Flag("invocation", "Invocation ID, or 0 for the newest, -1 for the one before it, and so on; all by default.").PlaceHolder("N").StringVar(&f.invocation)
+	cmd.Flag("invocation", "Report on one start only: 0 for the last, -1 for the one before it and so on, or an invocation ID.").PlaceHolder("N").StringVar(&f.invocation)
+	cmd.Flag("all", "Show every start in full, not only the last one.").BoolVar(&f.all)
+	cmd.Flag("diff", "Show what is new since the last good start, of the input or else of the state directory's history.").BoolVar(&f.diff)
 	f.journal = addJournalFlags(cmd)
 	cmd.Flag("elapsed", "Judge as seen that long after the last start began, such as 30m.").PlaceHolder("DURATION").DurationVar(&f.elapsed)
 	cmd.Flag("profile.dir", "Directory of YAML profiles that add to the built-in ones.").PlaceHolder("DIR").StringVar(&f.profiles)
-	cmd.Flag("format", "text for people, json for programs.").Default("text").EnumVar(&f.format, "text", "json")
+	cmd.Flag("state.dir", "Directory with the daemon's history, for --diff; empty looks at none.").
+		Default(firstOf("STATE_DIRECTORY", "/var/lib/startupd")).StringVar(&f.state)
+	cmd.Flag("format", "text for people, markdown for a bug report, json for programs.").Default("text").EnumVar(&f.format, "text", "markdown", "json")
 	return command{name: cmd.FullCommand(), run: f.run}
 }
 
@@ -49,20 +59,66 @@ func (f *explainFlags) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	in, err := f.open()
+	report, err := f.explain(ctx, set.Profiles(), f.narrow())
+	if err != nil && f.narrow() {
+		// What there is instead only the whole journal tells.
+		if all, again := f.explain(ctx, set.Profiles(), false); again == nil {
+			report, err = all, nil
+		} else if errors.As(again, new(*explain.NoInvocationError)) {
+			err = again
+		}
+	}
 	if err != nil {
 		return &exitError{exitUnknown, err}
 	}
-	defer in.close()
-	o := explain.Options{Input: f.input(), Source: in.source, Profiles: set.Profiles(), Elapsed: f.elapsed, Year: in.written.Year()}
-	report, err := explain.Run(ctx, o)
-	if err != nil {
-		return &exitError{exitUnknown, err}
+	if report.Trouble != nil {
+		fmt.Fprintf(f.std.err, "startupd: %v\n", report.Trouble)
 	}
 	if err := f.print(report); err != nil {
 		return err
 	}
 	return f.verdict(report)
+}
+
+// narrow says that only one invocation's entries are to be read: a journal is
+// indexed by them, but the last good start is another one.
+func (f *explainFlags) narrow() bool { return f.file == "" && f.invocation != "" && !f.diff }
+
+func (f *explainFlags) explain(ctx context.Context, profiles []*profile.Profile, narrow bool) (*explain.Report, error) {
+	in, err := f.open(narrow)
+	if err != nil {
+		return nil, err
+	}
+	defer in.close()
+	o := explain.Options{
+		Input: f.input(), Source: in.source, Profiles: profiles, Elapsed: f.elapsed, Year: in.written.Year(), Invocation: f.invocation,
+		Diff: f.diff, Past: f.past,
+	}
+	if narrow {
+		o.Invocation = ""
+	}
+	return explain.Run(ctx, o)
+}
+
+// past reads the daemon's history of a unit.
+func (f *explainFlags) past(ctx context.Context, target string) ([]history.Record, error) {
+	if f.state == "" {
+		return nil, nil
+	}
+	if f.unit != "" {
+		// The input is a file's; its startups are the unit's.
+		target = app.UnitName(f.unit)
+	}
+	ctx, cancel := context.WithTimeout(ctx, historyWait)
+	defer cancel()
+	records, err := history.In(f.state, history.Limits{}).List(ctx, target, 0)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil:
+		return nil, advise(err)
+	}
+	return records, nil
 }
 
 func (f *explainFlags) check() error {
@@ -71,8 +127,6 @@ func (f *explainFlags) check() error {
 		return errors.New("explain what? name a log file, - for standard input, or --unit UNIT for the journal")
 	case f.file != "" && *f.journal.dir != "":
 		return errors.New("FILE and --journal.dir exclude each other: name one of them")
-	case f.file != "" && f.invocation != "":
-		return errors.New("--invocation selects from the journal: name --unit UNIT instead of FILE")
 	case strings.ContainsAny(f.unit, "*?["):
 		return fmt.Errorf("--unit %s names several units: explain takes one", f.unit)
 	case f.elapsed < 0:
@@ -100,9 +154,9 @@ type input struct {
 	close   func() error
 }
 
-func (f *explainFlags) open() (*input, error) {
+func (f *explainFlags) open(narrow bool) (*input, error) {
 	if f.file == "" {
-		return f.openJournal()
+		return f.openJournal(narrow)
 	}
 	in := &input{written: time.Now(), close: func() error { return nil }}
 	r := f.std.in
@@ -126,13 +180,16 @@ func (f *explainFlags) open() (*input, error) {
 	return in, nil
 }
 
-func (f *explainFlags) openJournal() (*input, error) {
+func (f *explainFlags) openJournal(narrow bool) (*input, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
 	opts := journal.DirOptions{
-		Reader: f.journal.reading(self), Target: journal.TargetSpec{Unit: app.UnitName(f.unit)}, Invocation: f.invocation,
+		Reader: f.journal.reading(self), Target: journal.TargetSpec{Unit: app.UnitName(f.unit)},
+	}
+	if narrow {
+		opts.Invocation = f.invocation
 	}
 	return &input{
 		written: time.Now(), close: func() error { return nil },
@@ -143,17 +200,35 @@ func (f *explainFlags) openJournal() (*input, error) {
 }
 
 func (f *explainFlags) print(r *explain.Report) error {
-	if f.format == "json" {
+	switch {
+	case f.format == "json":
 		enc := json.NewEncoder(f.std.out)
 		enc.SetEscapeHTML(false)
 		enc.SetIndent("", "  ")
 		return enc.Encode(r)
-	}
-	if len(r.Startups) == 0 {
+	case len(r.Startups) == 0:
 		// The error says so.
 		return nil
+	case f.format == "markdown":
+		return r.WriteMarkdown(f.std.out, f.all)
 	}
-	return r.WriteText(f.std.out)
+	width, color := terminal(f.std.out)
+	return r.WriteText(f.std.out, explain.TextOptions{Width: width, Color: color, All: f.all, JournalDir: *f.journal.dir})
+}
+
+// terminal returns the columns of the terminal that w writes to, and whether it
+// takes colours; 0 and false when w is no terminal.
+func terminal(w io.Writer) (columns int, color bool) {
+	file, ok := w.(*os.File)
+	if !ok || !term.IsTerminal(int(file.Fd())) {
+		return 0, false
+	}
+	columns, _, err := term.GetSize(int(file.Fd()))
+	if err != nil || columns <= 0 {
+		columns = 80
+	}
+	// See no-color.org: any text counts, none does not.
+	return columns, os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }
 
 // verdict turns the last start's outcome into the exit code.

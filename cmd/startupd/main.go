@@ -76,11 +76,13 @@ func run(args []string, std streams) int {
 	commands := []command{
 		serveCommand(cli, log, std),
 		explainCommand(cli, std),
+		historyCommand(cli, std),
 		demoCommand(cli, log, std),
 		versionCommand(cli, std),
 		journalReaderCommand(cli, std),
 		gpuReaderCommand(cli, std),
 	}
+	commands = append(commands, rulesCommands(cli, std)...)
 	name, err := cli.Parse(plain(args))
 	if ended {
 		return exitOK

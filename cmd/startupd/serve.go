@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/startupd/startupd/internal/app"
+	"github.com/startupd/startupd/pkg/history"
 	"github.com/startupd/startupd/pkg/journal"
 )
 
@@ -39,6 +40,7 @@ type serveFlags struct {
 	state, socket    string
 	socketSet, gpu   bool
 	nvml             string
+	history          history.Limits
 	lifecycle        bool
 	web              *web.FlagConfig
 	log              logFlags
@@ -67,8 +69,9 @@ func serveCommand(cli *kingpin.Application, log logFlags, std streams) command {
 	cmd.Flag("config.file", "YAML file of targets; re-read on SIGHUP.").PlaceHolder("FILE").StringVar(&f.config)
 	cmd.Flag("profile.dir", "Directory of YAML profiles that add to the built-in ones.").PlaceHolder("DIR").StringVar(&f.profiles)
 	f.journal = addJournalFlags(cmd)
-	cmd.Flag("state.dir", "Directory that keeps counters and the journal's position; empty keeps nothing.").
+	cmd.Flag("state.dir", "Directory that keeps counters, the journal's position and the history of startups; empty keeps nothing.").
 		Default(firstOf("STATE_DIRECTORY", "/var/lib/startupd")).StringVar(&f.state)
+	addHistoryFlags(cmd, &f.history)
 	cmd.Flag("gpu", "Watch GPUs over NVML.").Default("true").BoolVar(&f.gpu)
 	cmd.Flag("gpu.nvml-library", "Path of libnvidia-ml.so.1, where the dynamic loader does not find it.").PlaceHolder("FILE").StringVar(&f.nvml)
 	f.web = kingpinflag.AddFlags(cmd, defaultAddress)
@@ -122,7 +125,7 @@ func (f *serveFlags) options() (app.Options, error) {
 	v, r := build()
 	return app.Options{
 		Units: f.units, ConfigFile: f.config, ProfileDir: f.profiles, Journal: f.journal.reading(self),
-		StateDir: f.state, NoGPU: !f.gpu, GPUReader: reader,
+		StateDir: f.state, History: f.history, NoGPU: !f.gpu, GPUReader: reader,
 		Web: f.web, Lifecycle: f.lifecycle, APISocket: f.socket, APISocketRequired: f.socketSet,
 		Log: log, Clock: clock, Watchdog: watchdog, Version: v, Revision: r,
 		Notify: func(state string) error { _, err := daemon.SdNotify(false, state); return err },

@@ -36,7 +36,10 @@ type App struct {
 	loop     *monitor.Loop
 	notify   *notifier
 	saver    *saver
+	history  *historian
 	live     *live
+	// diary is nil in a replay, whose player tells of the starts himself.
+	diary *diary
 	// turned is when the main loop last turned.
 	turned atomic.Pointer[time.Time]
 	// reloading is held by the one reload that runs.
@@ -53,11 +56,13 @@ func New(o Options) (*App, error) {
 	a := &App{opt: o, log: o.Log, notify: &notifier{send: o.Notify, log: o.Log}}
 	a.settings.Store(s)
 	a.saver = newSaver(o.StateDir, o.Clock, o.Log)
-	a.host = phases.NewHost(phases.HostOptions{Journal: o.Feeds == nil, Resolve: a.resolve}, s.configs(a.saver.state.Installed)...)
+	a.history = newHistorian(&o)
+	a.host = phases.NewHost(phases.HostOptions{Journal: o.Feeds == nil, Resolve: a.resolve, Finished: a.history.finished()}, s.configs(a.saver.state.Installed)...)
 	a.host.Restore(a.saver.state.Saved)
 	a.loop = monitor.New(monitor.Options{Host: a.host, Clock: o.Clock, OnTurn: a.turn})
 	a.turn()
 	if o.Feeds == nil {
+		a.diary = newDiary(o.Log)
 		if a.live, err = newLive(&a.opt, s, a.saver, a.serves); err != nil {
 			return nil, err
 		}
@@ -138,6 +143,11 @@ func (a *App) start(ctx context.Context, r *runner) error {
 	// when no source adds to it any more.
 	r.start(ctx, "state", a.saver.run)
 	r.down.push("last save", func(ctx context.Context) error { return a.saver.last(ctx, a.loop) })
+	// Before the first line: what it is compared with.
+	if err := a.history.meet(ctx, a.loop.Snapshot(), a.emit); err != nil {
+		return err
+	}
+	r.start(ctx, "history", func(ctx context.Context) error { return a.history.run(ctx, a.loop.Subscribe(ctx), a.emit) })
 	for _, f := range a.feeds() {
 		r.start(ctx, f.Name, func(ctx context.Context) error { return a.feed(ctx, f) })
 	}

@@ -135,6 +135,7 @@ func (a *App) follow(ctx context.Context) error {
 			}
 			a.notify.show(statusText(snap))
 			a.logSources(snap, seen)
+			a.diary.write(snap)
 			if a.opt.Changed != nil {
 				a.opt.Changed(snap)
 			}

@@ -2,19 +2,14 @@ package app
 
 import (
 	"context"
-	_ "embed"
 	"encoding/json"
 	"fmt"
-	"html/template"
 	"net/http"
 	"time"
 
 	"github.com/startupd/startupd/pkg/event"
 	"github.com/startupd/startupd/pkg/phases"
 )
-
-//go:embed landing.html
-var landingHTML string
 
 // api answers HTTP requests from the present snapshot. It never waits for a
 // source.
@@ -33,9 +28,9 @@ type api struct {
 
 // routes returns the handler of every path.
 func (a *api) routes() (http.Handler, error) {
-	page, err := template.New("landing").Parse(landingHTML)
+	page, err := newLanding()
 	if err != nil {
-		return nil, fmt.Errorf("landing page: %w", err)
+		return nil, err
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", a.metrics)
@@ -43,7 +38,7 @@ func (a *api) routes() (http.Handler, error) {
 	mux.HandleFunc("GET /-/healthy", a.healthy)
 	mux.HandleFunc("GET /-/ready", a.readyz)
 	mux.HandleFunc("POST /-/reload", a.reloadNow)
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { a.landing(w, page) })
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { a.landing(w, r, page) })
 	// A page of another site must not make a browser reload the daemon.
 	return http.NewCrossOriginProtection().Handler(mux), nil
 }
@@ -167,41 +162,4 @@ func writeReadiness(w http.ResponseWriter, ready bool, body any) {
 	}
 	// A client that went away is no error of ours.
 	_, _ = w.Write(append(b, '\n'))
-}
-
-type landingData struct {
-	Version string
-	Targets []landingTarget
-	Sources []phases.Source
-}
-
-type landingTarget struct {
-	Readiness
-	Elapsed, Reason string
-}
-
-func (a *api) landing(w http.ResponseWriter, page *template.Template) {
-	snap := a.snapshot()
-	d := landingData{Version: a.version, Sources: snap.Sources}
-	for _, t := range snap.Targets {
-		lt := landingTarget{Readiness: a.readiness(t)}
-		if lt.StartupSeconds != nil {
-			lt.Elapsed = time.Duration(*lt.StartupSeconds * float64(time.Second)).Round(time.Second).String()
-		}
-		if t.Startup != nil {
-			lt.Reason = t.Startup.Reason
-			if t.Startup.Stalled {
-				lt.Reason = t.Startup.StalledReason
-			}
-		}
-		if t.Disagreement != "" {
-			lt.Reason = t.Disagreement
-		}
-		d.Targets = append(d.Targets, lt)
-	}
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
-	w.Header().Set("Cache-Control", "no-store")
-	// Half a page is what a client that went away gets.
-	_ = page.Execute(w, d)
 }

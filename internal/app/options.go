@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/startupd/startupd/pkg/event"
+	"github.com/startupd/startupd/pkg/history"
 	"github.com/startupd/startupd/pkg/journal"
 	"github.com/startupd/startupd/pkg/phases"
 	"github.com/startupd/startupd/pkg/profile"
@@ -39,6 +40,9 @@ type Options struct {
 	// StateDir keeps counters and the journal's position over restarts; "" keeps
 	// nothing.
 	StateDir string
+	// History bounds the finished startups kept in StateDir; the zero value keeps
+	// none.
+	History history.Limits
 	// NoGPU turns NVML off. GPUReader is the command line of a process that
 	// calls gpu.RunReader.
 	NoGPU     bool
@@ -113,6 +117,16 @@ func (o *Options) load() (*settings, error) {
 		}
 	}
 	return s, nil
+}
+
+// knowsClass says whether a profile's catalogue has a class of failure.
+func (s *settings) knowsClass(class string) bool {
+	for _, p := range s.profiles.Profiles() {
+		if _, ok := p.Classes[class]; ok {
+			return true
+		}
+	}
+	return false
 }
 
 // find returns the target that a unit belongs to: the one that names it, else

@@ -61,7 +61,8 @@ func (a *App) metrics() (http.Handler, error) {
 	for _, c := range []prometheus.Collector{
 		exporter.New(exporter.Options{
 			Snapshot: a.loop.Snapshot, Clock: a.opt.Clock,
-			Build: exporter.Build{Version: a.opt.Version, Revision: a.opt.Revision},
+			KnowsClass: func(class string) bool { return a.settings.Load().knowsClass(class) },
+			Build:      exporter.Build{Version: a.opt.Version, Revision: a.opt.Revision},
 		}),
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),

@@ -41,7 +41,8 @@ type Line struct {
 type MessageKind string
 
 // The messages of PID 1 that have a stable MESSAGE_ID (systemd's catalog,
-// src/systemd/sd-messages.h).
+// src/systemd/sd-messages.h), and TimedOut, which is told by its text alone
+// (src/core/service.c).
 const (
 	Starting         MessageKind = "starting"
 	Started          MessageKind = "started"
@@ -54,7 +55,9 @@ const (
 	RestartScheduled MessageKind = "restart_scheduled"
 	OutOfMemory      MessageKind = "out_of_memory"
 	OOMDKill         MessageKind = "oomd_kill"
-	Coredump         MessageKind = "coredump"
+	// TimedOut: a limit of the unit's start, or its watchdog, made systemd end it.
+	TimedOut MessageKind = "timed_out"
+	Coredump MessageKind = "coredump"
 )
 
 // UnitMessage is an entry of systemd's own about a unit.
@@ -74,7 +77,9 @@ type UnitMessage struct {
 	Restarts *int   `json:"restarts,omitempty"`
 	PID      int    `json:"pid,omitempty"`
 	Cursor   string `json:"cursor,omitempty"`
-	Text     string `json:"text,omitempty"`
+	// No is the 1-based number of the line in a text input; 0 in a journal.
+	No   int    `json:"no,omitempty"`
+	Text string `json:"text,omitempty"`
 }
 
 // GapKind names a way in which evidence got lost.

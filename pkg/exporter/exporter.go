@@ -22,6 +22,10 @@ type Options struct {
 	Snapshot func() *phases.Snapshot
 	// Clock measures what still runs at the moment of the scrape.
 	Clock event.Clock
+	// KnowsClass says whether the catalogue of failures has a class; an error of
+	// any other is exported as class unknown, as is every one when this is nil. It
+	// is called for each class and scrape, and must not block.
+	KnowsClass func(class string) bool
 	// Build is exported as startupd_build_info.
 	Build Build
 }
@@ -47,6 +51,9 @@ func New(opts Options) *Collector {
 	if opts.Build.GoVersion == "" {
 		opts.Build.GoVersion = runtime.Version()
 	}
+	if opts.KnowsClass == nil {
+		opts.KnowsClass = func(string) bool { return false }
+	}
 	return &Collector{opts: opts, families: newFamilies()}
 }
 
@@ -59,7 +66,7 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (c *Collector) Collect(ch chan<- prometheus.Metric) {
-	s := scrape{families: c.families, ch: ch}
+	s := scrape{families: c.families, ch: ch, knows: c.opts.KnowsClass}
 	b := c.opts.Build
 	s.send(s.buildInfo, 1, b.Version, b.Revision, b.GoVersion)
 	snap := c.opts.Snapshot()

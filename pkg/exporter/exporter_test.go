@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/startupd/startupd/pkg/event"
 	"github.com/startupd/startupd/pkg/exporter"
 	"github.com/startupd/startupd/pkg/phases"
+	"github.com/startupd/startupd/pkg/triage"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -37,11 +39,15 @@ func ptr[T any](v T) *T { return &v }
 
 func collector(snap *phases.Snapshot, now event.Stamp) *exporter.Collector {
 	return exporter.New(exporter.Options{
-		Snapshot: func() *phases.Snapshot { return snap },
-		Clock:    func() event.Stamp { return now },
-		Build:    exporter.Build{Version: "1.2.3", Revision: "abcdef0", GoVersion: "go1.26.0"},
+		Snapshot:   func() *phases.Snapshot { return snap },
+		Clock:      func() event.Stamp { return now },
+		KnowsClass: func(class string) bool { return slices.Contains(classes(), class) },
+		Build:      exporter.Build{Version: "1.2.3", Revision: "abcdef0", GoVersion: "go1.26.0"},
 	})
 }
+
+// classes are those of the test's catalogue.
+func classes() []string { return []string{"package_mismatch", "import_failed", "gpu_oom_weights"} }
 
 func histogramOf(seconds ...float64) phases.Histogram {
 	h := phases.Histogram{Buckets: make([]uint64, len(phases.PhaseBuckets())), Native: map[int]uint64{}}
@@ -110,15 +116,20 @@ func loading() phases.Target {
 		Engine:          phases.Engine{Name: "testengine", Version: "0.16.0rc2", Model: "example/model"},
 		PlateauGPUs:     []int{1},
 		Errors:          map[phases.ErrorKey]int{{Class: "import_failed", Verdict: "benign"}: 9},
+		NewErrors:       ptr(2),
 	}
 	return phases.Target{
 		Name: "loading.service", State: phases.Load, Since: at(21), Startup: st,
 		LastOutcome: phases.OutcomeFailed,
 		RestartLoop: true,
-		Restarts:    ptr(1),
-		Ready:       phases.Ready{Log: ptr(false), Health: ptr(false)},
-		GPUMemory:   map[int]uint64{0: 39 << 30, 1: 73 << 30},
-		JournalLag:  ptr(20 * time.Millisecond),
+		Failure: &triage.RootCause{
+			Class: "package_mismatch", Exception: "RuntimeError", Process: "APIServer", At: at(-60),
+			Message: "flashinfer-cubin version (0.6.3) does not match flashinfer version (0.6.4)",
+		},
+		Restarts:   ptr(1),
+		Ready:      phases.Ready{Log: ptr(false), Health: ptr(false)},
+		GPUMemory:  map[int]uint64{0: 39 << 30, 1: 73 << 30},
+		JournalLag: ptr(20 * time.Millisecond),
 		Counters: phases.Counters{
 			Startups:     map[phases.Outcome]uint64{phases.OutcomeFailed: 1},
 			PhaseSeconds: map[phases.State]phases.Histogram{phases.Spawn: histogramOf(21, 19.5, 0)},

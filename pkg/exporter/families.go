@@ -20,7 +20,8 @@ type families struct {
 	progress, expectedServing                   family
 	stalled, slow, restartLoop                  family
 	xidErrors, lastXid                          family
-	startupErrors, errors                       family
+	startupErrorRecords, errors, newErrors      family
+	rootCauseInfo                               family
 	restarts, ready, engineInfo                 family
 	gpuUsed, gpuTotal, gpuForeign, gpuUnknown   family
 	gpuPlateau, unitGPU                         family
@@ -65,9 +66,13 @@ func (f *families) addVerdicts() {
 	f.stalled = f.gauge("stalled",
 		"1 if the running step is past its budget and shows no sign of life, else 0.", "unit")
 	f.slow = f.gauge("slow", "1 if the running startup's step is quiet for longer than its budget while its processes are busy, else 0.", "unit")
-	f.startupErrors = f.gauge("startup_errors",
+	f.startupErrorRecords = f.gauge("startup_errors",
 		"Error records of the present or last startup by class and verdict.", "unit", "class", "verdict")
 	f.errors = f.counter("errors_total", "Error records by class and verdict.", "unit", "class", "verdict")
+	f.rootCauseInfo = f.gauge("root_cause_info",
+		"1, with why the unit's last failed start failed, until a later start serves.", "unit", "class", "exception", "process")
+	f.newErrors = f.gauge("new_errors",
+		"Errors of the present or last startup that no good start before it had.", "unit")
 	f.restartLoop = f.gauge("restart_loop",
 		"1 if the unit's last three starts or more have all failed, else 0.", "unit")
 	f.restarts = f.gauge("unit_restarts", "Automatic restarts of the unit as systemd counts them.", "unit")

@@ -4,7 +4,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -21,6 +20,8 @@ type scrape struct {
 	*families
 	ch  chan<- prometheus.Metric
 	now event.Stamp
+	// knows is Options.KnowsClass.
+	knows func(class string) bool
 }
 
 // send emits one sample. Label values may be any bytes.
@@ -87,12 +88,5 @@ func flag(b bool) float64 {
 
 // label makes a valid label value of any bytes.
 func label(v string) string {
-	if len(v) > maxLabel {
-		cut := maxLabel
-		for cut > 0 && !utf8.RuneStart(v[cut]) {
-			cut--
-		}
-		v = v[:cut]
-	}
-	return strings.ToValidUTF8(v, "\uFFFD")
+	return strings.ToValidUTF8(cut(v, maxLabel), "\uFFFD")
 }

@@ -27,6 +27,7 @@ func (s *scrape) target(t *phases.Target) {
 		s.startup(t.Name, t.Startup)
 	}
 	s.verdicts(t, state)
+	s.rootCause(t.Name, t.Failure)
 	if t.Restarts != nil {
 		s.send(s.restarts, float64(*t.Restarts), t.Name)
 	}
@@ -49,8 +50,9 @@ func (s *scrape) startup(unit string, st *phases.Startup) {
 		}
 		s.send(s.startupDuration, end.Sub(st.Began).Seconds(), unit)
 	}
-	for k, n := range st.Errors {
-		s.send(s.startupErrors, float64(n), unit, k.Class, k.Verdict)
+	s.startupErrors(unit, st.Errors)
+	if n := st.NewErrors; n != nil {
+		s.send(s.newErrors, float64(*n), unit)
 	}
 	if e := st.Engine; e.Name != "" || e.Version != "" || e.Model != "" {
 		s.send(s.engineInfo, 1, unit, e.Name, e.Version, e.Model)
@@ -157,9 +159,7 @@ func (s *scrape) counters(unit string, c *phases.Counters) {
 	for _, p := range withAll(starting, c.PhaseSeconds) {
 		s.sendHistogram(c.PhaseSeconds[p], unit, string(p))
 	}
-	for k, n := range c.Errors {
-		s.send(s.errors, float64(n), unit, k.Class, k.Verdict)
-	}
+	s.errorTotals(unit, c.Errors)
 	s.send(s.lines, float64(c.Lines), unit)
 	s.send(s.stale, float64(c.Stale), unit)
 	s.send(s.unmatched, float64(c.Unmatched), unit)

@@ -97,12 +97,25 @@ func unitText(s string) (*event.UnitMessage, bool) {
 		return restartText(s), true
 	case strings.HasPrefix(s, "Deactivated successfully"), strings.HasPrefix(s, "Succeeded"):
 		return &event.UnitMessage{Message: event.Succeeded}, true
+	case timedOut(s):
+		return &event.UnitMessage{Message: event.TimedOut}, true
 	case strings.Contains(s, "killed by the OOM killer"):
 		return &event.UnitMessage{Message: event.OutOfMemory}, true
 	case strings.HasPrefix(s, "systemd-oomd killed"):
 		return &event.UnitMessage{Message: event.OOMDKill}, true
 	}
 	return nil, false
+}
+
+// timedOut says whether systemd ends the unit for a limit of its start, or for
+// its watchdog.
+func timedOut(s string) bool {
+	for _, prefix := range []string{"start operation timed out", "start-pre operation timed out", "Watchdog timeout"} {
+		if strings.HasPrefix(s, prefix) {
+			return true
+		}
+	}
+	return false
 }
 
 // exitText reads "..., code=exited, status=1/FAILURE". A signal is given by its

@@ -54,7 +54,11 @@ func (m *Mapper) manager(dst []event.Event, e *Entry, at event.Stamp) []event.Ev
 	}
 	kind, ok := managerMessage(e.Bytes(MessageID))
 	if !ok {
-		return dst
+		rest, found := strings.CutPrefix(e.String(Message), e.String(Unit)+": ")
+		if !found || !timedOut(rest) {
+			return dst
+		}
+		kind = event.TimedOut
 	}
 	msg := &event.UnitMessage{
 		Message: kind, Invocation: m.invocation(e.Bytes(Invocation)),

@@ -76,6 +76,7 @@ func (t *textReader) line(dst []event.Event, l rawLine) []event.Event {
 	switch {
 	case head.isManager():
 		if msg, ok := t.manager.parse(string(text)); ok {
+			msg.No = t.no
 			dst = append(dst, event.Event{At: at, Target: t.target, Data: msg})
 		}
 		return dst

@@ -19,6 +19,7 @@ func (m *Machine) begin(at event.Stamp, invocation string, generation int) {
 		}
 	}
 	m.cur = next
+	next.triage.Baseline(m.baseline)
 	m.omit()
 	// The probe tells changes: a port that was closed before is closed now.
 	next.closedSeen = m.health != nil && (m.health.Status == event.HealthClosed || m.health.Status == event.HealthNotReady)
@@ -37,12 +38,10 @@ func (m *Machine) conclude(at event.Stamp) {
 	case s.running():
 		m.finish(OutcomeFailed, "a new start began before it was ready", at, 0)
 	case s.serving():
-		m.endServing(m.endReason("a new start began"), at)
+		m.endServing(m.endReason(), at)
 	}
 	m.settle(s)
-	if m.finished != nil {
-		m.finished(m.cfg.Name, s.publish(m.now))
-	}
+	m.supersede(at)
 }
 
 // earlier takes an entry that lies before the one that began its startup:
@@ -87,6 +86,9 @@ func (m *Machine) finish(outcome Outcome, reason string, at event.Stamp, settle 
 	s.pub.Outcome, s.pub.Reason, s.pub.Ended = outcome, reason, at
 	s.settleAt = at.Add(settle)
 	s.pub.Stalled, s.pub.StalledReason, s.pub.Slow = false, "", false
+	if outcome == OutcomeServing {
+		m.failure = nil
+	}
 	m.setState(map[Outcome]State{OutcomeServing: Serving, OutcomeFailed: Failed, OutcomeStopped: Stopped}[outcome], at)
 	if settle == 0 {
 		m.settle(s)
@@ -118,6 +120,7 @@ func (m *Machine) endServing(reason string, at event.Stamp) {
 	}
 	m.settle(s)
 	s.pub.ServingEnded, s.pub.ServingEndReason = at, reason
+	defer m.report(s)
 	if reason == "stopped" {
 		m.setState(Stopped, at)
 	} else {
@@ -140,6 +143,9 @@ func (m *Machine) settle(s *startup) {
 	}
 	s.settled = true
 	m.settledLast, m.lastOutcome = s, s.pub.Outcome
+	if s.pub.Outcome == OutcomeServing {
+		m.finalize(s)
+	}
 	m.learn(s)
 	if !m.countable(s, "", s.pub.Ended) {
 		return
@@ -173,6 +179,9 @@ func (m *Machine) countable(s *startup, fact string, at event.Stamp) bool {
 // Drain ends the input: what was still open to revocation becomes final, and a
 // start that ended in trouble has failed.
 func (m *Machine) Drain() {
+	if b := m.before; b != nil && !b.final {
+		m.finalize(b)
+	}
 	s := m.cur
 	if s == nil {
 		return
@@ -188,4 +197,7 @@ func (m *Machine) Drain() {
 		}
 	}
 	m.settle(s)
+	if s.pub.Outcome != OutcomeNone {
+		m.finalize(s)
+	}
 }

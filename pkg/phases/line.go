@@ -12,7 +12,8 @@ import (
 // onLine takes one line of log.
 func (m *Machine) onLine(l *event.Line, at event.Stamp) {
 	if l.Origin == event.OriginKernel {
-		return // of the whole host: no line of the unit's log
+		m.onKernel(l, at)
+		return
 	}
 	if !m.replayed {
 		m.counters.Lines++
@@ -21,6 +22,7 @@ func (m *Machine) onLine(l *event.Line, at event.Stamp) {
 		if !m.replayed {
 			m.counters.Stale++
 		}
+		m.amend(l, at)
 		return
 	}
 	if l.PID != 0 && len(m.pids) < maxProcesses*4 {
@@ -70,6 +72,7 @@ func (m *Machine) onRecord(r *profile.Record) {
 	}
 	s := m.cur
 	m.keepLastLine(r)
+	m.weigh(s, r, at)
 	if r.Rule == nil {
 		m.known = m.known || r.Known && r.Kind != profile.KindRaw
 		m.suspect(r, at)
@@ -85,13 +88,16 @@ func (m *Machine) onRecord(r *profile.Record) {
 	switch r.Rule.Role {
 	case profile.RoleEnter, profile.RoleEnd, profile.RoleFact, profile.RoleReady, profile.RoleProgress:
 		m.milestone(r, ev)
-	case profile.RoleCause, profile.RoleWrapper:
+	case profile.RoleCause, profile.RoleWrapper, profile.RoleCascade:
 		m.trouble(r, ev)
 	case profile.RoleStop:
 		s.stopLine = true
-	case profile.RoleBenign:
-		m.countError(r.Rule, "benign")
 	case profile.RoleHeartbeat:
+		s.triage.Heartbeat(r, m.place(at))
+	case profile.RoleTeardown, profile.RoleBenign:
+		if r.Rule.Hang != "" {
+			s.triage.Sign(r, m.place(at))
+		}
 	}
 	s.seen[r.Rule.ID] = true
 }
@@ -183,7 +189,8 @@ func (m *Machine) milestone(r *profile.Record, ev Evidence) {
 	m.move(phase, step, ev)
 	m.progress(r, phase)
 	if s.news(r) {
-		s.sign(ev.At, clip(ev.Text))
+		s.sign(ev.At, ev.Text)
+		s.triage.Milestone(r, m.place(ev.At))
 	}
 }
 
@@ -269,11 +276,6 @@ func (m *Machine) revocable(r *profile.Record) bool {
 // trouble takes a line that tells of a failure.
 func (m *Machine) trouble(r *profile.Record, ev Evidence) {
 	s := m.cur
-	verdict := "suspect"
-	if r.Rule.Role == profile.RoleWrapper {
-		verdict = "symptom"
-	}
-	m.countError(r.Rule, verdict)
 	if r.Rule.RevokesReady && s.pub.Outcome == OutcomeServing && !s.readyOK && !s.settled {
 		m.fail("after it was ready: "+clip(ev.Text), ev.At, 0)
 		return
@@ -300,18 +302,6 @@ func (m *Machine) suspect(r *profile.Record, at event.Stamp) {
 	}
 	if r.Level >= profile.LevelError || strings.HasPrefix(r.Message, "Traceback (most recent call last)") {
 		s.complain(r.Message)
-	}
-}
-
-func (m *Machine) countError(r *profile.Rule, verdict string) {
-	class := r.ClassFor(string(m.cur.phase()))
-	if class == "" {
-		class = "unknown"
-	}
-	k := ErrorKey{Class: class, Verdict: verdict}
-	m.cur.pub.Errors[k]++
-	if !m.replayed {
-		m.counters.Errors[k]++
 	}
 }
 
@@ -346,6 +336,14 @@ func (m *Machine) engine(r *profile.Record) {
 	if !slices.ContainsFunc(r.Rule.Captures, tellsEngine) {
 		return
 	}
+	for _, name := range r.Rule.Captures {
+		if pkg, ok := strings.CutSuffix(name, "_version"); ok {
+			m.cur.version(pkg, r.Capture(name))
+		}
+	}
+	if args := r.Capture("args"); args != "" && m.cur.pub.Arguments == nil {
+		m.cur.pub.Arguments = parseArguments(args)
+	}
 	keep(&e.Version, r.Capture("version"))
 	keep(&e.Model, r.Capture("model"))
 	if port, err := strconv.ParseUint(r.Capture("port"), 10, 16); err == nil && port > 0 {
@@ -360,10 +358,22 @@ func (m *Machine) engine(r *profile.Record) {
 // others are not worth a second match of the line.
 func tellsEngine(capture string) bool {
 	switch capture {
-	case "version", "model", "host", "port", "addr":
+	case "version", "model", "host", "port", "addr", "args":
 		return true
 	}
-	return false
+	return strings.HasSuffix(capture, "_version")
+}
+
+// version keeps the version of a package that a line tells; the first one, as
+// processes repeat it.
+func (s *startup) version(pkg, value string) {
+	if value == "" || s.pub.Versions[pkg] != "" || len(s.pub.Versions) == maxVersions {
+		return
+	}
+	if s.pub.Versions == nil {
+		s.pub.Versions = map[string]string{}
+	}
+	s.pub.Versions[pkg] = clip(value)
 }
 
 // keep takes the first value told: a later line may speak of a draft model.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/startupd/startupd/pkg/event"
 	"github.com/startupd/startupd/pkg/profile"
+	"github.com/startupd/startupd/pkg/triage"
 )
 
 // Config is what a target is and what is known of it beforehand.
@@ -62,7 +63,14 @@ type Machine struct {
 	// cur is the present or last startup, settledLast the last one whose outcome
 	// is final; nil when there is none.
 	cur, settledLast *startup
-	past             ring
+	// before is the startup before cur while late entries may still amend it; nil
+	// when none may.
+	before *startup
+	// failure is the last failed startup's root cause, until one serves; nil for
+	// none. baseline is what history knows; nil for nothing.
+	failure  *triage.RootCause
+	baseline *event.Baseline
+	past     ring
 
 	counters    Counters
 	counted     ring
@@ -201,6 +209,8 @@ func (m *Machine) dispatch(ev event.Event) {
 		m.onVitals(d, ev.At)
 	case *event.Watermark:
 		m.rebooted(ev.At)
+	case *event.Baseline:
+		m.onBaseline(d)
 	case *event.Tick:
 	}
 }
@@ -216,6 +226,11 @@ func (m *Machine) expire(now event.Stamp) {
 	if m.held && !m.journal.catchingUp() && passed(m.heldUntil, now) {
 		m.held = false
 		m.applyUnitState(m.unit, m.unitAt)
+	}
+	for _, s := range []*startup{m.before, m.cur} {
+		if s != nil && !s.final && passed(s.finalAt, now) {
+			m.finalize(s)
+		}
 	}
 	s := m.cur
 	if s == nil {
@@ -243,9 +258,15 @@ func (m *Machine) Deadline() event.Stamp {
 	if m.held {
 		want(m.heldUntil)
 	}
+	if m.before != nil {
+		want(m.before.finalAt)
+	}
 	if s := m.cur; s != nil {
 		if !s.running() && !s.settled {
 			want(s.settleAt)
+		}
+		if !s.final {
+			want(s.finalAt)
 		}
 		if s.running() {
 			want(m.stallDeadline())
@@ -269,7 +290,7 @@ func (m *Machine) target(now event.Stamp) Target {
 		t.GPUMemory = m.own
 	}
 	if m.cur != nil {
-		t.Startup = m.cur.publish(now)
+		t.Startup = m.publish(m.cur, now)
 		t.Startup.ExpectedServing = m.expect(t.Startup, now)
 		t.Ready = m.ready()
 	}
@@ -278,8 +299,9 @@ func (m *Machine) target(now event.Stamp) Target {
 	case m.settledLast == m.cur:
 		t.Last = t.Startup
 	default:
-		t.Last = m.settledLast.publish(now)
+		t.Last = m.publish(m.settledLast, now)
 	}
+	t.Failure = m.failed()
 	return t
 }
 

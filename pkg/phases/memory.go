@@ -35,7 +35,9 @@ type gpuWatch struct {
 	// last is the memory at the last sample that could tell it, of lastAt; signed
 	// is that of the last change that counted as progress.
 	base, last, signed uint64
-	lastAt             event.Stamp
+	// plateau is the memory when it became resident; 0 before.
+	plateau uint64
+	lastAt  event.Stamp
 	// anchor is the memory since anchorAt that it has stayed level with.
 	anchor   uint64
 	anchorAt event.Stamp
@@ -124,8 +126,9 @@ func (w *memoryWatch) settle() {
 		return
 	}
 	w.plateau = w.plateau[:0:0]
-	for gpu := range w.gpus {
+	for gpu, g := range w.gpus {
 		w.plateau = append(w.plateau, gpu)
+		g.plateau = g.last
 	}
 	slices.Sort(w.plateau)
 }
@@ -140,9 +143,26 @@ func (m *Machine) resident() {
 	for gpu, g := range s.memory.gpus {
 		if float64(g.last) >= loaded*float64(*expected) && !slices.Contains(s.memory.plateau, gpu) {
 			s.memory.plateau = append(s.memory.plateau, gpu)
+			g.plateau = g.last
 		}
 	}
 	slices.Sort(s.memory.plateau)
+}
+
+// resident returns what was held on each GPU when the weights were there; nil
+// when that was not seen.
+func (w *memoryWatch) resident() map[int]uint64 {
+	var out map[int]uint64
+	for gpu, g := range w.gpus {
+		if g.plateau == 0 {
+			continue
+		}
+		if out == nil {
+			out = map[int]uint64{}
+		}
+		out[gpu] = g.plateau
+	}
+	return out
 }
 
 // moveByMemory moves the phase on memory alone, provisionally, while no line of

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/startupd/startupd/pkg/event"
+	"github.com/startupd/startupd/pkg/triage"
 )
 
 // Saved is what survives a restart of the daemon: counters, and which startups
@@ -43,6 +44,8 @@ type SavedTarget struct {
 	LastOutcome Outcome  `json:"last_outcome,omitempty"`
 	// FailedInRow is how many starts have failed since one served or was stopped.
 	FailedInRow int `json:"failed_in_row,omitempty"`
+	// Failure is the last failed startup's root cause, until one serves.
+	Failure *triage.RootCause `json:"failure,omitempty"`
 	// Typical is how long each phase of the last good start took, in seconds.
 	Typical map[State]float64 `json:"typical,omitempty"`
 }
@@ -84,10 +87,10 @@ func (m *Machine) save() SavedTarget {
 		Startups: c.Startups, ServingEnded: c.ServingEnded, PhaseSeconds: c.PhaseSeconds, Gaps: c.Gaps,
 		Lines: c.Lines, Stale: c.Stale, Unmatched: c.Unmatched,
 		Counted: slices.Clone(m.counted.order), Past: slices.Clone(m.past.order), LastOutcome: m.lastOutcome,
-		FailedInRow: m.failedInRow, Typical: maps.Clone(m.typical),
+		FailedInRow: m.failedInRow, Typical: maps.Clone(m.typical), Failure: m.failed(),
 	}
 	for k, n := range c.Errors {
-		t.Errors = append(t.Errors, SavedErrors{Class: k.Class, Verdict: k.Verdict, Count: n})
+		t.Errors = append(t.Errors, SavedErrors{Class: k.Class, Verdict: string(k.Verdict), Count: n})
 	}
 	slices.SortFunc(t.Errors, func(a, b SavedErrors) int {
 		return strings.Compare(a.Class+"/"+a.Verdict, b.Class+"/"+b.Verdict)
@@ -102,7 +105,7 @@ func (m *Machine) restore(t SavedTarget) {
 	maps.Copy(c.PhaseSeconds, t.PhaseSeconds)
 	maps.Copy(c.Gaps, t.Gaps)
 	for _, e := range t.Errors {
-		c.Errors[ErrorKey{Class: e.Class, Verdict: e.Verdict}] = e.Count
+		c.Errors[ErrorKey{Class: e.Class, Verdict: triage.Verdict(e.Verdict)}] = e.Count
 	}
 	c.Lines, c.Stale, c.Unmatched = t.Lines, t.Stale, t.Unmatched
 	m.counters = c
@@ -112,5 +115,6 @@ func (m *Machine) restore(t SavedTarget) {
 	for _, k := range t.Past {
 		m.past.add(k)
 	}
+	m.failure = t.Failure
 	m.lastOutcome, m.failedInRow, m.typical = t.LastOutcome, t.FailedInRow, maps.Clone(t.Typical)
 }

@@ -190,11 +190,7 @@ type Step struct {
 }
 
 // ErrorKey is the labels of an error count.
-type ErrorKey struct {
-	Class string
-	// Verdict is cause, symptom, suspect or benign.
-	Verdict string
-}
+type ErrorKey = triage.ErrorKey
 
 // Phase is one phase of a startup.
 type Phase struct {

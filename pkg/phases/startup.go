@@ -9,6 +9,7 @@ import (
 
 	"github.com/startupd/startupd/pkg/event"
 	"github.com/startupd/startupd/pkg/profile"
+	"github.com/startupd/startupd/pkg/triage"
 )
 
 // startup is a Startup while the machine works on it.
@@ -50,6 +51,22 @@ type startup struct {
 	weights *uint64
 	bar     bool
 
+	// triage weighs its errors.
+	triage triage.Tracker
+	// exit is what systemd told of the main process; "" when nothing. killed says
+	// that a signal ended it.
+	exit   string
+	killed bool
+	// dumping: a core dump of it is written, which takes its time.
+	dumping bool
+	// pids are the processes that wrote its log; kept once it is over.
+	pids map[int]bool
+	// finalAt is when its root cause becomes final; zero while that is open.
+	finalAt event.Stamp
+	final   bool
+	// tallied are the errors that the counters hold; nil when none were counted.
+	tallied map[ErrorKey]int
+
 	// settleAt is when a finished startup's outcome becomes final; settled says
 	// that it has.
 	settleAt event.Stamp
@@ -66,7 +83,6 @@ func newStartup(at event.Stamp, invocation string, generation int) *startup {
 			Invocation: invocation, Generation: generation, Began: at,
 			Phases:   []Phase{{Phase: Spawn, Entered: at}},
 			LastLine: map[string]string{},
-			Errors:   map[ErrorKey]int{},
 		},
 		seen: map[string]bool{}, told: map[told]float64{}, lastSign: at, signNote: "the start itself",
 	}
@@ -185,8 +201,12 @@ func (s *startup) unskip(phase State) {
 }
 
 func (s *startup) setStep(step string, at event.Stamp) {
-	if step != "" && step != s.pub.Step {
-		s.pub.Step, s.pub.StepBegan = step, at
+	if step == "" || step == s.pub.Step {
+		return
+	}
+	s.pub.Step, s.pub.StepBegan = step, at
+	if len(s.pub.Steps) < maxSteps {
+		s.pub.Steps = append(s.pub.Steps, Step{Phase: s.phase(), Step: step, Entered: at})
 	}
 }
 
@@ -216,8 +236,8 @@ func (s *startup) end(i int, now event.Stamp) event.Stamp {
 	return now
 }
 
-// publish copies the startup as it is at now.
-func (s *startup) publish(now event.Stamp) *Startup {
+// publish copies a startup as it is at now.
+func (m *Machine) publish(s *startup, now event.Stamp) *Startup {
 	pub := s.pub
 	pub.Phases = slices.Clone(s.pub.Phases)
 	for i := range pub.Phases {
@@ -229,7 +249,21 @@ func (s *startup) publish(now event.Stamp) *Startup {
 	pub.Skipped = slices.Clone(s.pub.Skipped)
 	pub.LastLine = maps.Clone(s.pub.LastLine)
 	pub.Gaps = slices.Clone(s.pub.Gaps)
-	pub.Errors = maps.Clone(s.pub.Errors)
+	pub.Steps = slices.Clone(s.pub.Steps)
+	for i := range pub.Steps {
+		end := now
+		if i+1 < len(pub.Steps) {
+			end = pub.Steps[i+1].Entered
+		} else if !pub.Ended.IsZero() {
+			end = pub.Ended
+		}
+		pub.Steps[i].Seconds = max(0, end.Sub(pub.Steps[i].Entered).Seconds())
+	}
+	pub.Arguments, pub.Versions = maps.Clone(s.pub.Arguments), maps.Clone(s.pub.Versions)
+	pub.WeightBytes, pub.Final = s.weights, s.final
+	pub.GPUPlateauBytes = s.memory.resident()
+	j := m.judgement(s)
+	pub.RootCause, pub.Findings, pub.Errors, pub.NewErrors = j.Root, j.Findings, j.Errors, j.New
 	return &pub
 }
 
@@ -244,6 +278,10 @@ func (s *startup) completed(yield func(State, float64)) {
 }
 
 const (
+	// maxSteps bounds the steps that a startup lists.
+	maxSteps = 64
+	// maxVersions bounds the packages whose versions are kept.
+	maxVersions = 32
 	// maxGaps bounds the gaps that a startup lists; more are only counted.
 	maxGaps = 100
 	// maxProcesses bounds the processes whose last line is kept.
@@ -258,13 +296,5 @@ const (
 	settleFatal = 10 * time.Second
 )
 
-func clip(text string) string {
-	if len(text) <= maxText {
-		return text
-	}
-	cut := maxText
-	for cut > 0 && text[cut]&0xC0 == 0x80 {
-		cut--
-	}
-	return text[:cut]
-}
+// clip bounds a text that is kept, and masks its secrets.
+func clip(text string) string { return triage.Clip(text, maxText) }

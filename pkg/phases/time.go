@@ -92,6 +92,7 @@ func (m *Machine) older(at event.Stamp) bool {
 // rebooted ends what ran in an earlier boot, where no entry tells of its end.
 func (m *Machine) rebooted(at event.Stamp) {
 	if s := m.cur; s != nil && s.alive() && otherBoot(s.pub.Began, at) {
+		s.killed = true
 		m.gone("killed by a reboot of the host", m.read)
 	}
 }

@@ -18,8 +18,12 @@ func (m *Machine) onMessage(d *event.UnitMessage, at event.Stamp) {
 	}
 	s := m.cur
 	if s == nil || !m.concerns(d) {
+		if b := m.before; b != nil && b.owns(d.Invocation) {
+			m.testify(b, d, at)
+		}
 		return
 	}
+	m.testify(s, d, at)
 	switch d.Message {
 	case event.Stopping:
 		s.stopAsked = true
@@ -68,10 +72,9 @@ func (m *Machine) concerns(d *event.UnitMessage) bool {
 // onExit takes the exit of one of the unit's processes; only that of the main
 // one (ExecStart) ends the start.
 func (m *Machine) onExit(d *event.UnitMessage, at event.Stamp) {
-	if d.Command != "" && d.Command != "ExecStart" {
-		return
+	if d.Command == "" || d.Command == "ExecStart" {
+		m.gone(reasonOf(d), at)
 	}
-	m.gone(reasonOf(d), at)
 }
 
 func reasonOf(d *event.UnitMessage) string {
@@ -89,6 +92,7 @@ func (m *Machine) gone(reason string, at event.Stamp) {
 	s := m.cur
 	first := !s.exited
 	s.exited = true
+	m.closeEvidence(s, at)
 	switch {
 	case s.running() && s.stopAsked:
 		m.finish(OutcomeStopped, "a stop was asked for", at, 0)
@@ -100,19 +104,18 @@ func (m *Machine) gone(reason string, at event.Stamp) {
 		}
 		m.settle(s)
 	case s.serving():
-		m.endServing(m.endReason(reason), at)
+		m.endServing(m.endReason(), at)
 	case s.stopAsked && m.state == Failed && s.pub.ServingEndReason == "":
 		m.setState(Stopped, at)
 	}
 }
 
 // endReason names the end of a service: stopped, killed or exited.
-func (m *Machine) endReason(reason string) string {
+func (m *Machine) endReason() string {
 	switch {
 	case m.cur.stopAsked:
 		return "stopped"
-	case strings.Contains(reason, "killed"), strings.Contains(reason, "dumped"),
-		strings.Contains(reason, "signal"), strings.Contains(reason, "oom-kill"):
+	case m.cur.killed:
 		return "killed"
 	}
 	return "exited"
@@ -183,6 +186,7 @@ func (m *Machine) applyUnitState(d *event.UnitState, at event.Stamp) {
 		}
 	case "failed":
 		if same && (s.alive() || !s.settled) {
+			s.killed = s.killed || killed(d.Result)
 			m.gone("systemd result "+d.Result, at)
 		}
 		if s == nil {

@@ -146,7 +146,7 @@ func TestAwaitsAndReadiness(t *testing.T) {
 			t.Errorf("%s: skips %s", id, diff)
 		}
 	}
-	if got := rules["rc_cuda_oom"].ClassFor("cudagraph"); got != "gpu_oom_cudagraph" {
+	if got := rules["cuda_oom"].ClassFor("cudagraph"); got != "gpu_oom_cudagraph" {
 		t.Errorf("out of memory in cudagraph has class %q", got)
 	}
 	for id, r := range rules {

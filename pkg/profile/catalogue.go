@@ -21,7 +21,7 @@ func (p *Profile) addClasses(doc *document) error {
 		if c.Meaning == "" {
 			return fmt.Errorf("classes: %s has no meaning; say in one line what it stands for", name)
 		}
-		p.Classes[name] = Class{Meaning: c.Meaning, Remedy: c.Remedy, Retry: c.Retry}
+		p.Classes[name] = Class(c)
 	}
 	return nil
 }
@@ -37,12 +37,16 @@ func (p *Profile) addShared(shared *document) error {
 		ids[r.ID] = true
 	}
 	for i := range shared.Rules {
-		if ids[shared.Rules[i].ID] {
+		d := shared.Rules[i]
+		if ids[d.ID] {
 			continue
 		}
-		r, err := p.newRule(&shared.Rules[i])
+		// An engine that lacks a phase can't fail in it.
+		d.ClassIn = maps.Clone(d.ClassIn)
+		maps.DeleteFunc(d.ClassIn, func(phase, _ string) bool { return !p.HasPhase(phase) })
+		r, err := p.newRule(&d)
 		if err != nil {
-			return shared.Rules[i].fault(err)
+			return d.fault(err)
 		}
 		p.Rules = append(p.Rules, r)
 	}
@@ -71,7 +75,7 @@ func (p *Profile) checkTriage(r *Rule) error {
 	classes = slices.AppendSeq(classes, maps.Values(r.ClassIn))
 	for _, class := range classes {
 		if _, ok := p.Classes[class]; class != "" && !ok {
-			return fmt.Errorf("unknown class %q; use one of %s, or declare it under classes:", class, quoted(slices.Sorted(maps.Keys(p.Classes))))
+			return fmt.Errorf("unknown class %q; use one of %s, or declare it in a list of classes", class, quoted(slices.Sorted(maps.Keys(p.Classes))))
 		}
 	}
 	if len(r.CauseIf) > 0 && (r.Role != RoleBenign || r.Class == "") {

@@ -73,13 +73,17 @@ func FuzzScan(f *testing.F) {
 	})
 }
 
-// slowPick is what Scanner.pick must find.
+// slowPick is what Scanner.pick must find: a rule with a frame is only a
+// candidate, and one with exceptions takes those alone.
 func (p *Profile) slowPick(rec *Record) *Rule {
 	kinds := []string{rec.Kind, kindAny}
 	if rec.Kind == KindRaw || rec.Level == LevelNone || rec.Level >= LevelError {
 		kinds = append(kinds, kindTraceback)
 	}
 	for _, r := range p.Rules {
+		if r.Frame != "" || r.Exception != nil && !names(r.Exception, rec.Exception) {
+			continue
+		}
 		if slices.Contains(kinds, r.Kind) && p.from(r, rec.Process) && r.re().MatchString(rec.Message) {
 			return r
 		}

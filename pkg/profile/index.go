@@ -3,6 +3,8 @@ package profile
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 )
 
 // index finds the rules that a message can match, in one pass over it and
@@ -28,6 +30,10 @@ type automaton struct {
 	out [][]int
 }
 
+// maxText is how much of a text is looked for, in bytes: it keeps the tables
+// small.
+const maxText = 16
+
 // maxStates bounds the tables: a megabyte or two of them.
 const maxStates = 1 << 15
 
@@ -46,6 +52,8 @@ func newIndex(rules []*Rule) (*index, error) {
 			to = begin
 		}
 		for _, text := range r.literals.set {
+			// The beginning of a text is nearly as rare as the whole.
+			text = text[:min(len(text), maxText)]
 			to[text] = append(to[text], r.index)
 		}
 	}
@@ -70,15 +78,17 @@ func newAutomaton(texts map[string][]int, search bool) (*automaton, error) {
 			}
 		}
 	}
+	n := states(texts)
+	if n > maxStates {
+		return nil, errTooManyTexts
+	}
+	a.next, a.out = make([]uint32, 0, n*int(a.width)), make([][]int, 0, n)
 	a.grow()
 	for text, rules := range texts {
 		state := uint32(0)
 		for i := range len(text) {
 			cell := a.cell(state, uint32(a.classes[text[i]]))
 			if *cell == 0 {
-				if len(a.out) == maxStates {
-					return nil, errTooManyTexts
-				}
 				*cell = uint32(len(a.out))
 				a.grow()
 				cell = a.cell(state, uint32(a.classes[text[i]]))
@@ -94,11 +104,25 @@ func newAutomaton(texts map[string][]int, search bool) (*automaton, error) {
 	return a, nil
 }
 
+// states returns how many states the trie of the texts has.
+func states(texts map[string][]int) int {
+	n, before := 1, ""
+	for _, text := range slices.Sorted(maps.Keys(texts)) {
+		same := 0
+		for same < min(len(text), len(before)) && text[same] == before[same] {
+			same++
+		}
+		n += len(text) - same
+		before = text
+	}
+	return n
+}
+
 // cell is a state's successor; while the table is built it is a state's number.
 func (a *automaton) cell(state, class uint32) *uint32 { return &a.next[state*a.width+class] }
 
 func (a *automaton) grow() {
-	a.next = append(a.next, make([]uint32, a.width)...)
+	a.next = a.next[:len(a.next)+int(a.width)]
 	a.out = append(a.out, nil)
 }
 

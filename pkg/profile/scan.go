@@ -36,6 +36,9 @@ type Record struct {
 	Kind string
 	// Known is true when the record has a header or a prefix of the engine.
 	Known bool
+	// Prefix is what stood before the header: it tells the streams of processes
+	// apart. "" when there is none.
+	Prefix string
 	// Header is what stood between the prefixes and the message: the lines of one
 	// record have the same. "" when there is none.
 	Header string
@@ -97,7 +100,7 @@ func (p *Profile) Match(text string) []Record {
 
 func (s *Scanner) scanRecord(text string, pos int, known bool) {
 	g := s.p.grammar
-	s.rec = Record{Text: text, Process: s.head.process, PID: s.head.pid, Kind: KindRaw, Known: known}
+	s.rec = Record{Text: text, Prefix: text[:pos], Process: s.head.process, PID: s.head.pid, Kind: KindRaw, Known: known}
 	message, indexes := text[pos:], g.raw
 	for i := range g.headers {
 		h := &g.headers[i]

@@ -147,7 +147,7 @@ func constant(e ast.Expr) bool {
 		}
 		pkg, _ := sel.X.(*ast.Ident)
 		return pkg != nil && slices.Contains([]string{
-			"errors.New", "fmt.Errorf", "regexp.MustCompile", "strings.NewReplacer", "template.Must",
+			"errors.New", "fmt.Errorf", "regexp.MustCompile", "strings.NewReplacer", "template.Must", "sync.OnceValue",
 		}, pkg.Name+"."+sel.Sel.Name)
 	}
 	return false

@@ -1,15 +1,19 @@
 // Package explain answers from an input that is complete (a pasted log, an
 // export file, journal files) what an operator would ask of it: which
-// startups, which phases, how each ended.
+// startups, which phases, how each ended, and why.
 //
-// It owns the report (schema startupd.explain/v1) and its form for people. The
-// judging is the core's alone, the same as in the daemon: this package must not
-// look at a line.
+// It owns the report (schema startupd.explain/v1) and its forms for people: a
+// text and Markdown. The judging is the core's alone, the same as in the
+// daemon: this package must not look at a line. All text of a log is hostile
+// until it has been made visible (see Visible).
 package explain
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/startupd/startupd/pkg/event"
@@ -31,37 +35,43 @@ type Options struct {
 	// Elapsed is how long after the last start's beginning the input is judged;
 	// 0 means at the input's last moment.
 	Elapsed time.Duration
+	// Invocation selects one: 0, -1, -2 as text for the last, the one before and so
+	// on, or an invocation ID or its beginning; "" selects all. In an input without
+	// invocations each startup counts as one.
+	Invocation string
+	// Diff asks what is new in the last startup of the report since the last good
+	// one before it. Past is asked where the input holds none; nil knows of none.
+	Diff bool
+	Past Past
 }
 
-// Run reads the input to its end and reports on every startup. An input without
-// any is reported with an empty list.
+// Run reads the input to its end and reports on every startup, or on those of
+// the invocation that the options select. An input without any startup is
+// reported with an empty list. A selected invocation that is not there is a
+// *NoInvocationError.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	e := explainer{opts: o}
-	e.host = phases.NewHost(phases.HostOptions{
-		Resolve: e.resolve,
-		Finished: func(target string, s *phases.Startup) {
-			if target == e.target {
-				e.over = append(e.over, s)
-			}
-		},
-	})
+	e.host = phases.NewHost(phases.HostOptions{Resolve: e.resolve, Finished: e.finished})
 	if err := o.Source(ctx, e.apply); err != nil {
 		return nil, err
 	}
 	e.letPass(o.Elapsed)
 	e.host.Drain()
-	startups := e.over
-	if s := e.present(); s != nil {
-		startups = append(startups, s)
+	all := e.all()
+	if len(all) > 0 {
+		all[0].Gaps = append(e.early, all[0].Gaps...)
 	}
-	if len(startups) > 0 {
-		startups[0].Gaps = append(e.early, startups[0].Gaps...)
+	target := cmp.Or(e.target, o.Input)
+	chosen, err := choose(all, o.Invocation, target)
+	if err != nil {
+		return nil, err
 	}
-	target := e.target
-	if target == "" {
-		target = o.Input
+	r := newReport(target, all, chosen)
+	if n := len(r.Startups); o.Diff && n > 0 {
+		last := &r.Startups[n-1]
+		last.Diff, r.Trouble = compare(ctx, target, all[:chosen.to-1], all[chosen.to-1], o.Past)
 	}
-	return newReport(target, startups), nil
+	return r, nil
 }
 
 type explainer struct {
@@ -73,8 +83,8 @@ type explainer struct {
 	text bool
 	// early are the gaps before the first startup, such as an unreadable file.
 	early []phases.Gap
-	// over are the startups before the present one.
-	over []*phases.Startup
+	// over are the startups that were final once, in the order in which they were.
+	over shelf
 }
 
 // resolve takes the input's first target and drops others.
@@ -83,6 +93,14 @@ func (e *explainer) resolve(target string) (phases.Config, bool) {
 		e.target = target
 	}
 	return phases.Config{Name: target, Profiles: e.opts.Profiles, Text: e.text, Year: e.opts.Year}, target == e.target
+}
+
+// finished keeps a final startup. One that comes again has become clearer: the
+// engine that it started is gone.
+func (e *explainer) finished(target string, s *phases.Startup) {
+	if target == e.target {
+		e.over.put(s)
+	}
 }
 
 func (e *explainer) apply(ctx context.Context, events []event.Event) error {
@@ -99,11 +117,59 @@ func (e *explainer) apply(ctx context.Context, events []event.Event) error {
 	return ctx.Err()
 }
 
-// present is the last startup; nil when none was seen.
-func (e *explainer) present() *phases.Startup {
+// all returns the startups in order, as they are at the input's end.
+func (e *explainer) all() []*phases.Startup {
+	if t := e.present(); t != nil {
+		for _, s := range []*phases.Startup{t.Last, t.Startup} {
+			if s != nil {
+				e.over.put(s)
+			}
+		}
+	}
+	out := e.over.list
+	// One that could still be amended is final after a later one has begun.
+	slices.SortStableFunc(out, func(a, b *phases.Startup) int {
+		switch {
+		case a.Invocation == b.Invocation:
+			return cmp.Compare(a.Generation, b.Generation)
+		case a.Began.Before(b.Began):
+			return -1
+		case b.Began.Before(a.Began):
+			return 1
+		}
+		return 0
+	})
+	return out
+}
+
+// shelf holds startups; at is each one's place, by its key.
+type shelf struct {
+	list []*phases.Startup
+	at   map[string]int
+}
+
+// put adds a startup, or puts it in the place of what was known of it before.
+func (h *shelf) put(s *phases.Startup) {
+	if h.at == nil {
+		h.at = map[string]int{}
+	}
+	i, known := h.at[key(s)]
+	if known {
+		h.list[i] = s
+		return
+	}
+	h.at[key(s)] = len(h.list)
+	h.list = append(h.list, s)
+}
+
+// key identifies a startup within an input.
+func key(s *phases.Startup) string { return s.Invocation + "/" + strconv.Itoa(s.Generation) }
+
+// present is the target as it is now; nil when nothing was seen of it.
+func (e *explainer) present() *phases.Target {
 	for _, t := range e.host.Snapshot().Targets {
 		if t.Name == e.target {
-			return t.Startup
+			return &t
 		}
 	}
 	return nil
@@ -111,11 +177,11 @@ func (e *explainer) present() *phases.Startup {
 
 // letPass judges the last startup as seen that long after it began.
 func (e *explainer) letPass(elapsed time.Duration) {
-	s := e.present()
-	if elapsed == 0 || s == nil {
+	t := e.present()
+	if elapsed == 0 || t == nil || t.Startup == nil {
 		return
 	}
-	at := s.Began.Add(elapsed)
+	at := t.Startup.Began.Add(elapsed)
 	for _, data := range []event.Data{&event.Watermark{}, &event.Tick{}} {
 		e.host.Apply(event.Event{At: at, Data: data})
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/startupd/startupd/pkg/event"
-	"github.com/startupd/startupd/pkg/phases"
 	"github.com/startupd/startupd/pkg/profile"
 )
 
@@ -104,7 +103,7 @@ func TestRunKeepsEarlyGaps(t *testing.T) {
 		t.Error(diff)
 	}
 	var text strings.Builder
-	if err := r.WriteText(&text); err != nil {
+	if err := r.WriteText(&text, TextOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"gap in the evidence: corrupt, a file\n", "gap in the evidence: suppressed, 12 lines\n"} {
@@ -162,42 +161,5 @@ func TestNothingToTell(t *testing.T) {
 	const want = `{"schema":"startupd.explain/v1","target":"in.log","engine":null,"engine_version":null,"model":null,"startups":[]}`
 	if string(b) != want {
 		t.Errorf("got  %s\nwant %s", b, want)
-	}
-}
-
-func TestStalledReport(t *testing.T) {
-	s := newStartup(&phases.Startup{Stalled: true, StalledReason: "silent for 300 s", Step: "weights", Phases: []phases.Phase{
-		{Phase: phases.Spawn, Entered: at(0), Seconds: 10, Done: true},
-		{Phase: phases.Load, Entered: at(10 * time.Second), Seconds: 3600, Evidence: phases.Evidence{Source: "log", Text: "a\tb", LineNo: 7}},
-		{Phase: phases.Compile, Entered: at(10 * time.Second), Skipped: true},
-	}})
-	if s.Outcome != Stalled || s.Phase != "load" || s.Reason == nil || *s.Reason != "silent for 300 s" {
-		t.Errorf("%+v", s)
-	}
-	r := Report{Target: "a.service", Startups: []Startup{s}}
-	var b strings.Builder
-	if err := r.WriteText(&b); err != nil {
-		t.Fatal(err)
-	}
-	const want = `a.service
-
-startup 1 of 1
-  STALLED after 1h0m10s in load/weights: silent for 300 s
-  PHASE    ENTERED   TOOK     EVIDENCE
-  spawn    12:00:00  10.0s    -
-  load     12:00:10  1h0m0s   line 7: a b
-  compile  12:00:10  skipped  -
-`
-	if diff := cmp.Diff(want, b.String()); diff != "" {
-		t.Error(diff)
-	}
-}
-
-func TestLongEvidenceIsCut(t *testing.T) {
-	long := strings.Repeat("ü", 200)
-	e := Evidence{Source: "log", Text: &long}
-	got := []rune(e.text())
-	if len(got) != maxEvidence || !strings.HasSuffix(string(got), "...") {
-		t.Errorf("%d runes: %s", len(got), string(got))
 	}
 }

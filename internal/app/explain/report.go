@@ -1,10 +1,14 @@
 package explain
 
 import (
+	"cmp"
+	"math"
 	"time"
 
 	"github.com/startupd/startupd/pkg/event"
+	"github.com/startupd/startupd/pkg/history"
 	"github.com/startupd/startupd/pkg/phases"
+	"github.com/startupd/startupd/pkg/triage"
 )
 
 // Schema names the version of Report's JSON form. Fields may be added to a
@@ -33,6 +37,10 @@ type Report struct {
 	Model         *string `json:"model"`
 	// Startups are in order; never null.
 	Startups []Startup `json:"startups"`
+
+	// Trouble is what could not be read beside the input, for whoever asked; nil when
+	// nothing is amiss. The report is as complete as it can be.
+	Trouble error `json:"-"`
 }
 
 // Startup is one attempt to start the engine.
@@ -48,10 +56,26 @@ type Startup struct {
 	Step  *string `json:"step"`
 	// Phases are those entered, in order.
 	Phases []Phase `json:"phases"`
+	// ServingEnded is when an engine that served was gone, and ServingEndReason how
+	// (stopped, exited or killed); null while it serves, or when it never did.
+	ServingEnded     *time.Time `json:"serving_ended"`
+	ServingEndReason *string    `json:"serving_end_reason"`
 	// RootCause is null where none can be told.
 	RootCause *RootCause `json:"root_cause"`
-	Findings  []Finding  `json:"findings"`
-	Gaps      []Gap      `json:"gaps"`
+	// Findings are in the order of their first record; never null.
+	Findings []Finding `json:"findings"`
+	// NewErrors counts the findings that no good start has had; null when no good
+	// start is known.
+	NewErrors *int `json:"new_errors"`
+	// Arguments are the engine's, Versions those of packages; null when not told.
+	Arguments map[string]string `json:"arguments"`
+	Versions  map[string]string `json:"versions"`
+	Gaps      []Gap             `json:"gaps"`
+	// Diff is what is new since the last good startup; null unless asked for.
+	Diff *history.Diff `json:"diff"`
+
+	// number is the startup's place in the input, of all of its startups; from 1.
+	number, of int
 }
 
 // Phase is one phase of a startup.
@@ -79,14 +103,30 @@ type Evidence struct {
 
 // RootCause is the one cause of a failed or stalled startup.
 type RootCause struct {
-	Class       string  `json:"class"`
-	Exception   *string `json:"exception"`
-	Message     *string `json:"message"`
-	Process     *string `json:"process"`
-	Line        *int    `json:"line"`
-	Cursor      *string `json:"cursor"`
+	// Class is the catalogue's, or unknown: then DiedIn, ExitStatus and LastLines
+	// say what is known instead.
+	Class     string  `json:"class"`
+	Exception *string `json:"exception"`
+	Message   *string `json:"message"`
+	// Process is kernel or systemd for their own lines.
+	Process *string    `json:"process"`
+	Line    *int       `json:"line"`
+	Cursor  *string    `json:"cursor"`
+	At      *time.Time `json:"at"`
+	// DiedIn is a phase, ExitStatus what systemd told of the main process.
 	DiedIn      *string `json:"died_in"`
+	ExitStatus  *string `json:"exit_status"`
 	Remediation *string `json:"remediation"`
+	// Retry says whether starting again can help.
+	Retry *bool `json:"retry"`
+	// NotArrived are the processes that a hang waits for.
+	NotArrived []string `json:"not_arrived"`
+	// LastLines holds the last line of each process, by its name.
+	LastLines   map[string]string `json:"last_lines"`
+	Fingerprint *string           `json:"fingerprint"`
+	Rule        *string           `json:"rule"`
+	// Provisional is true while later evidence can still amend it.
+	Provisional bool `json:"provisional"`
 }
 
 // Finding is one kind of error record.
@@ -96,9 +136,24 @@ type Finding struct {
 	Class     string  `json:"class"`
 	Exception *string `json:"exception"`
 	Message   *string `json:"message"`
-	Process   *string `json:"process"`
-	Lines     []int   `json:"lines"`
-	Count     int     `json:"count"`
+	// Process told it first; Processes are all that told it.
+	Process   *string  `json:"process"`
+	Processes []string `json:"processes"`
+	// Lines are those of a text; empty in a journal.
+	Lines []int `json:"lines"`
+	// Cursor is that of the first record.
+	Cursor *string `json:"cursor"`
+	// Count is how many records told it.
+	Count int `json:"count"`
+	// First is when it was told first.
+	First       *time.Time `json:"first"`
+	Fingerprint *string    `json:"fingerprint"`
+	// New says that no good start has had it; Good and Bad are how many good and
+	// failed startups before have. All are null without a history.
+	New  *bool   `json:"new"`
+	Good *int    `json:"good"`
+	Bad  *int    `json:"bad"`
+	Rule *string `json:"rule"`
 }
 
 // Gap is a hole in the evidence.
@@ -110,11 +165,15 @@ type Gap struct {
 	At     *time.Time `json:"at"`
 }
 
-// newReport returns the report of a target's startups, which are in order.
-func newReport(target string, startups []*phases.Startup) *Report {
+// newReport returns the report of a target's startups, which are in order, and
+// of which it shows those that were chosen.
+func newReport(target string, all []*phases.Startup, chosen span) *Report {
 	r := &Report{Schema: Schema, Target: target, Startups: []Startup{}}
-	for _, s := range startups {
-		r.Startups = append(r.Startups, newStartup(s))
+	for i := chosen.from; i < chosen.to; i++ {
+		s := all[i]
+		out := newStartup(s)
+		out.number, out.of = i+1, len(all)
+		r.Startups = append(r.Startups, out)
 		r.Engine = known(s.Engine.Name, r.Engine)
 		r.EngineVersion = known(s.Engine.Version, r.EngineVersion)
 		r.Model = known(s.Engine.Model, r.Model)
@@ -125,7 +184,9 @@ func newReport(target string, startups []*phases.Startup) *Report {
 func newStartup(s *phases.Startup) Startup {
 	out := Startup{
 		Invocation: known(s.Invocation, nil), Began: wall(s.Began), Outcome: outcome(s), Reason: known(s.Reason, nil),
-		Step: known(s.Step, nil), Phases: []Phase{}, Findings: []Finding{}, Gaps: []Gap{},
+		Step: known(s.Step, nil), Phases: []Phase{}, ServingEnded: wall(s.ServingEnded),
+		ServingEndReason: known(s.ServingEndReason, nil), RootCause: newRootCause(s.RootCause),
+		Findings: []Finding{}, NewErrors: s.NewErrors, Arguments: s.Arguments, Versions: s.Versions, Gaps: []Gap{},
 	}
 	if s.Stalled {
 		out.Reason = known(s.StalledReason, nil)
@@ -135,6 +196,9 @@ func newStartup(s *phases.Startup) Startup {
 			out.Phase = string(p.Phase)
 		}
 		out.Phases = append(out.Phases, newPhase(p))
+	}
+	for i := range s.Findings {
+		out.Findings = append(out.Findings, newFinding(&s.Findings[i]))
 	}
 	for _, g := range s.Gaps {
 		gap := Gap{Kind: string(g.Kind), Detail: known(g.Detail, nil), At: wall(g.At)}
@@ -146,13 +210,42 @@ func newStartup(s *phases.Startup) Startup {
 	return out
 }
 
+func newRootCause(c *triage.RootCause) *RootCause {
+	if c == nil {
+		return nil
+	}
+	out := &RootCause{
+		Class: cmp.Or(c.Class, triage.ClassUnknown), Exception: known(c.Exception, nil), Message: known(c.Message, nil), Process: known(c.Process, nil),
+		Cursor: known(c.Cursor, nil), At: wall(c.At), DiedIn: known(c.DiedIn, nil), ExitStatus: known(c.ExitStatus, nil),
+		Remediation: known(c.Remediation, nil), Retry: c.Retry, NotArrived: c.NotArrived, LastLines: c.LastLines,
+		Fingerprint: known(c.Fingerprint, nil), Rule: known(c.Rule, nil), Provisional: c.Provisional,
+	}
+	if c.Line > 0 {
+		out.Line = &c.Line
+	}
+	return out
+}
+
+func newFinding(f *triage.Finding) Finding {
+	out := Finding{
+		Verdict: string(f.Verdict), Class: cmp.Or(f.Class, triage.ClassUnknown), Exception: known(f.Exception, nil), Message: known(f.Message, nil),
+		Process: known(f.Process, nil), Processes: append([]string{}, f.Processes...), Lines: append([]int{}, f.Lines...),
+		Cursor: known(f.Cursor, nil), Count: f.Count, First: wall(f.At), Fingerprint: known(f.Fingerprint, nil),
+		Good: f.Good, Bad: f.Bad, Rule: known(f.Rule, nil),
+	}
+	if f.Good != nil {
+		out.New = &f.New
+	}
+	return out
+}
+
 func newPhase(p phases.Phase) Phase {
 	e := p.Evidence
 	out := Phase{
 		Phase: string(p.Phase), Entered: wall(p.Entered), Skipped: p.Skipped,
 		Evidence: Evidence{Source: e.Source, Rule: known(e.Rule, nil), Text: known(e.Text, nil), Cursor: known(e.Cursor, nil)},
 	}
-	if !p.Entered.IsZero() {
+	if !p.Entered.IsZero() && !math.IsNaN(p.Seconds) && !math.IsInf(p.Seconds, 0) {
 		out.Seconds = &p.Seconds
 	}
 	if e.LineNo > 0 {

@@ -1,0 +1,355 @@
+package triage
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/startupd/startupd/pkg/event"
+	"github.com/startupd/startupd/pkg/profile"
+)
+
+const (
+	maxOpen     = 128
+	maxFindings = 200
+	maxLines    = 16
+	maxNames    = 256
+)
+
+// Tracker collects what one startup's log says of failures. The zero value is
+// ready to use. It is not safe for concurrent use.
+type Tracker struct {
+	open  map[streamKey]*record
+	order []streamKey
+	// names are the processes by their pid in the journal: lines of native code
+	// carry no prefix.
+	names map[int]string
+	// findings are in the order of their first record; index finds equal ones.
+	findings []*finding
+	index    map[string]*finding
+	// rules are those that have matched, with the order of their last match.
+	rules map[string]int
+	seq   int
+	// stopped is the order of the first sign that somebody else ends the startup; 0
+	// for none. What comes after it is its consequence.
+	stopped  int
+	hang     hang
+	baseline *event.Baseline
+	// cache is the last Judgement; nil when something has changed since.
+	cache *Judgement
+	asked Question
+}
+
+// streamKey tells the streams of lines apart.
+type streamKey struct {
+	prefix, proc string
+	pid          int
+	raw          bool
+}
+
+// finding is a Finding with what the choice needs.
+type finding struct {
+	pub     Finding
+	tier    tier
+	seq     int
+	stream  streamKey
+	remedy  string
+	retry   *bool
+	causeIf []string
+	// elseClass, elseRemedy and elseRetry are what it stands for where nothing names
+	// a cause.
+	elseClass, elseRemedy string
+	elseRetry             *bool
+	benign                bool
+	// witness: the kernel's or systemd's word, which no stop sets off.
+	witness bool
+	// uncaught: a traceback that nobody logged. cleared: its process went on.
+	uncaught, cleared bool
+	waits             bool
+	frames            []Frame
+	key               string
+}
+
+// Add takes one record's line. phase is the phase that the startup is in.
+func (t *Tracker) Add(p *profile.Profile, r *profile.Record, at Place, phase string) {
+	key := t.key(r, at)
+	rec := t.open[key]
+	if rec == nil && len(t.open) == 0 && !begins(r) {
+		return
+	}
+	weigh := func(r *profile.Record, frames []Frame) *hit { return t.weigh(p, r, frames, at, phase) }
+	if rec != nil && rec.interrupts(r) {
+		t.aside(key, r, at, weigh)
+		return
+	}
+	if rec != nil && !rec.continues(r) {
+		t.close(key)
+		rec = nil
+	}
+	if rec == nil && r.Header != "" {
+		// A logged line ends a raw message of the same process, not its frames.
+		raw := key
+		raw.raw = true
+		if other := t.open[raw]; other != nil && other.state != inFrames {
+			t.close(raw)
+		}
+	}
+	if rec == nil {
+		if !begins(r) {
+			return
+		}
+		rec = t.begin(key, r, at)
+	}
+	t.cache = nil
+	rec.take(r, weigh)
+}
+
+// aside takes a line that is a record of its own amid another one.
+func (t *Tracker) aside(key streamKey, r *profile.Record, at Place, weigh func(*profile.Record, []Frame) *hit) {
+	t.seq++
+	rec := &record{level: r.Level, first: at, process: t.process(r, at), seq: t.seq}
+	rec.take(r, weigh)
+	if f := rec.finding(key); f != nil {
+		t.cache = nil
+		t.keep(f)
+	}
+}
+
+func (t *Tracker) key(r *profile.Record, at Place) streamKey {
+	key := streamKey{prefix: r.Prefix, proc: at.Proc, raw: r.Header == ""}
+	if r.Prefix == "" || r.Process == "" {
+		key.pid = at.PID
+	}
+	if r.Process != "" && at.PID != 0 && t.names[at.PID] != r.Process && (t.names[at.PID] != "" || len(t.names) < maxNames) {
+		if t.names == nil {
+			t.names = map[int]string{}
+		}
+		t.names[at.PID] = strings.Clone(Clip(r.Process, maxName))
+	}
+	return key
+}
+
+func (t *Tracker) begin(key streamKey, r *profile.Record, at Place) *record {
+	if len(t.order) == maxOpen {
+		t.close(t.order[0])
+	}
+	key.prefix, key.proc = strings.Clone(key.prefix), strings.Clone(key.proc)
+	t.seq++
+	rec := &record{
+		header: strings.Clone(r.Header), level: r.Level, first: at, process: t.process(r, at), seq: t.seq,
+	}
+	if t.open == nil {
+		t.open = map[streamKey]*record{}
+	}
+	t.open[key] = rec
+	t.order = append(t.order, key)
+	return rec
+}
+
+func (t *Tracker) process(r *profile.Record, at Place) string {
+	switch {
+	case r.Process != "":
+		return Clip(r.Process, maxName)
+	case t.names[at.PID] != "":
+		return t.names[at.PID]
+	}
+	return Clip(at.Proc, maxName)
+}
+
+// maxName bounds a process's name, in bytes.
+const maxName = 64
+
+// weigh says what a line means by the catalogue; nil for nothing.
+func (t *Tracker) weigh(p *profile.Profile, r *profile.Record, frames []Frame, at Place, phase string) *hit {
+	rule := r.Rule
+	for _, c := range r.Conditional {
+		if slices.ContainsFunc(frames, func(f Frame) bool { return c.TakesFrame(f.File + ":" + f.Func) }) {
+			rule = c
+			break
+		}
+	}
+	if rule != nil && !troublesome(rule) {
+		rule = nil
+	}
+	if rule == nil && r.Exception == "" && !(frames != nil && endsTraceback(r)) {
+		return nil
+	}
+	t.seq++
+	h := &hit{
+		rule: rule, tier: tierFallback, class: ClassUnknown, exception: Clip(r.Exception, maxName), message: Clip(strings.TrimSpace(r.Message), maxMessage),
+		process: t.process(r, at), place: at, seq: t.seq, frames: frames,
+	}
+	if rule == nil {
+		if strings.HasSuffix(h.exception, "ExceptionGroup") {
+			h.tier = tierSymptom // of its members
+		}
+		h.remedy, h.retry = p.Advise(nil, h.class, nil)
+		return h
+	}
+	t.saw(rule)
+	if class := rule.ClassFor(phase); class != "" {
+		h.class = class
+	}
+	m := r
+	if rule != r.Rule {
+		m = r.As(rule)
+	}
+	h.remedy, h.retry = p.Advise(rule, h.class, m.Capture)
+	h.remedy = Clip(h.remedy, maxMessage)
+	if h.elseClass = rule.ElseClass; h.elseClass != "" {
+		h.elseRemedy, h.elseRetry = p.Advise(rule, h.elseClass, m.Capture)
+	}
+	h.tier, h.benign = tierOf(rule, h.class)
+	return h
+}
+
+func tierOf(rule *profile.Rule, class string) (t tier, benign bool) {
+	switch {
+	case rule.Role == profile.RoleBenign:
+		return tierNone, true
+	case rule.Role == profile.RoleStop:
+		return tierLast, false
+	case rule.Role != profile.RoleCause:
+		return tierSymptom, false
+	case class == ClassUnknown:
+		return tierFallback, false
+	case rule.Weak:
+		return tierWeak, false
+	}
+	return tierStrong, false
+}
+
+// saw notes that a rule has matched.
+func (t *Tracker) saw(rule *profile.Rule) {
+	if t.rules == nil {
+		t.rules = map[string]int{}
+	}
+	t.rules[rule.ID] = t.seq
+}
+
+// close ends a record and keeps what it found.
+func (t *Tracker) close(key streamKey) {
+	rec := t.open[key]
+	delete(t.open, key)
+	if i := slices.Index(t.order, key); i >= 0 {
+		t.order = slices.Delete(t.order, i, i+1)
+	}
+	t.cache = nil
+	if f := rec.finding(key); f != nil {
+		t.keep(f)
+	}
+}
+
+// finding makes a finding of a record's lines; nil when it says nothing.
+func (rec *record) finding(key streamKey) *finding {
+	h := rec.best
+	f := &finding{seq: rec.seq, stream: key, uncaught: rec.uncaught}
+	switch {
+	case rec.benign != nil && (h == nil || h.seq > rec.benign.seq):
+		h = rec.benign
+		if len(h.rule.CauseIf) == 0 && !alarming(rec.level, h.message) {
+			return nil
+		}
+		f.benign = true
+		f.causeIf = h.rule.CauseIf
+	case h == nil && rec.level < profile.LevelError:
+		return nil
+	case h == nil:
+		h = &hit{class: ClassUnknown, message: rec.title, process: rec.process, place: rec.first, seq: rec.seq}
+	}
+	f.tier, f.seq, f.remedy, f.retry, f.elseClass, f.frames = h.tier, h.seq, h.remedy, h.retry, h.elseClass, h.frames
+	f.elseRemedy, f.elseRetry = h.elseRemedy, h.elseRetry
+	if h.process == "" {
+		h.process = rec.process
+	}
+	f.pub = Finding{
+		Class: h.class, Exception: h.exception, Message: h.message, Process: h.process,
+		Cursor: h.place.Cursor, At: h.place.At, Count: 1,
+	}
+	if h.rule != nil {
+		f.pub.Rule, f.waits = h.rule.ID, h.rule.Waits
+	}
+	if h.process != "" {
+		f.pub.Processes = []string{h.process}
+	}
+	if h.place.Line > 0 {
+		f.pub.Lines = []int{h.place.Line}
+	}
+	return f
+}
+
+// id is what makes two findings the same error.
+func (f *finding) id() string {
+	if f.key == "" {
+		kind := "!"
+		switch {
+		case f.benign:
+			kind = "benign"
+		case f.tier == tierSymptom:
+			kind = "symptom"
+		}
+		last := f.pub.Exception[strings.LastIndexByte(f.pub.Exception, '.')+1:]
+		message := strings.TrimPrefix(f.pub.Message, f.pub.Exception+": ")
+		f.key = kind + "\x00" + f.pub.Class + "\x00" + last + "\x00" + MaskMessage(message)
+	}
+	return f.key
+}
+
+// keep adds a finding, or counts it with an equal one.
+func (t *Tracker) keep(f *finding) {
+	if t.index == nil {
+		t.index = map[string]*finding{}
+	}
+	if old := t.index[f.id()]; old != nil {
+		if old.seq <= f.seq {
+			old.join(f)
+			return
+		}
+		// Its record began earlier and ended later.
+		t.findings = slices.DeleteFunc(t.findings, func(o *finding) bool { return o == old })
+		f.join(old)
+	} else if len(t.findings) == maxFindings && !t.makeRoom(f) {
+		return
+	}
+	f.pub.Fingerprint = Fingerprint(f.pub.Exception, f.frames, f.pub.Message)
+	t.index[f.id()] = f
+	at, _ := slices.BinarySearchFunc(t.findings, f, func(a, b *finding) int { return a.seq - b.seq })
+	t.findings = slices.Insert(t.findings, at, f)
+}
+
+// makeRoom drops the last of those findings that can explain least, for one that
+// can explain more.
+func (t *Tracker) makeRoom(f *finding) bool {
+	least := 0
+	for i, o := range t.findings {
+		if o.tier.level() <= t.findings[least].tier.level() {
+			least = i
+		}
+	}
+	o := t.findings[least]
+	if o.tier.level() >= f.tier.level() {
+		return false
+	}
+	delete(t.index, o.id())
+	t.findings = slices.Delete(t.findings, least, least+1)
+	return true
+}
+
+// join counts another record that says the same.
+func (f *finding) join(o *finding) {
+	f.pub.Count += o.pub.Count
+	for _, name := range o.pub.Processes {
+		if !slices.Contains(f.pub.Processes, name) && len(f.pub.Processes) < maxName {
+			f.pub.Processes = append(f.pub.Processes, name)
+		}
+	}
+	for _, n := range o.pub.Lines {
+		if len(f.pub.Lines) < maxLines {
+			f.pub.Lines = append(f.pub.Lines, n)
+		}
+	}
+	// Its process goes on after the one, and dies of the other.
+	if f.cleared && !o.cleared {
+		f.cleared = false
+		f.stream, f.uncaught = o.stream, o.uncaught
+	}
+}
