@@ -194,9 +194,23 @@ func (f *explainFlags) openJournal(narrow bool) (*input, error) {
 	return &input{
 		written: time.Now(), close: func() error { return nil },
 		source: func(ctx context.Context, emit func(context.Context, []event.Event) error) error {
-			return journal.ReadDir(ctx, opts, emit)
+			if err := journal.ReadDir(ctx, opts, emit); err != nil || *f.journal.dir != "" || f.elapsed != 0 {
+				return err
+			}
+			return untilNow(ctx, emit)
 		},
 	}, nil
+}
+
+// untilNow tells that nothing has been written to this host's journal up to the
+// present moment: a start that hangs writes nothing.
+func untilNow(ctx context.Context, emit func(context.Context, []event.Event) error) error {
+	clock, err := app.SystemClock()
+	if err != nil {
+		return err
+	}
+	now := clock()
+	return emit(ctx, []event.Event{{At: now, Data: &event.Watermark{}}, {At: now, Data: &event.Tick{}}})
 }
 
 func (f *explainFlags) print(r *explain.Report) error {

@@ -123,7 +123,7 @@ func TestTextWhoseFirstLinesTellNoTime(t *testing.T) {
 		s.host.Apply(event.Event{Target: unit, Data: &event.Line{Text: text, Origin: event.OriginText}})
 	}
 	say("Loading safetensors checkpoint shards:  25% Completed | 1/4 [00:01<00:03,  1.10s/it]")
-	say("INFO 03-01 23:39:00 [gpu_model_runner.py:4221] Model loading took 73.7 GiB memory and 520.0 seconds")
+	say("INFO 03-01 23:39:00 [default_loader.py:280] Loading weights took 520.00 seconds")
 	say("INFO 03-01 23:39:10 [backends.py:430] Dynamo bytecode transform time: 9.73 s")
 	st := s.startup()
 	if got := phasesOf(st); !slices.Equal(got, []State{Spawn, Load, Compile}) || st.Phases[1].Seconds != 10 {

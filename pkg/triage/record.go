@@ -143,7 +143,8 @@ func troublesome(r *profile.Rule) bool {
 // continues says whether a line of the same process goes on with the record.
 func (rec *record) continues(r *profile.Record) bool {
 	if rec.header != "" {
-		return r.Header == rec.header
+		// One without a time or a place can be of any record.
+		return r.Header == rec.header && strings.ContainsAny(rec.header, "0123456789")
 	}
 	switch {
 	case isTraceback(r):

@@ -263,3 +263,30 @@ func TestTextAfterTheException(t *testing.T) {
 	l.want("bad_weights", "KeyError: 'w13'", "Core", 3)
 	l.wantFindings("\ncause bad_weights 1 KeyError: 'w13'\nsymptom unknown 1 ValueError: another one\n")
 }
+
+// A logger that puts its header on the first line only (uvicorn).
+func TestHeaderOnTheFirstLineOnly(t *testing.T) {
+	l := newLog(t).read(`
+(Api pid=10) ERROR:    Traceback (most recent call last):
+(Api pid=10)   File "/x/loader.py", line 7, in load
+(Api pid=10)     param = params[name]
+(Api pid=10) KeyError: 'w13'
+(Api pid=10)
+(Api pid=10) ERROR:    Core failed to start.
+`)
+	l.want("bad_weights", "KeyError: 'w13'", "Api", 4)
+	l.wantFindings("\ncause bad_weights 1 KeyError: 'w13'\nsymptom unknown 1 Core failed to start.\n")
+}
+
+// A header that tells neither time nor place joins no lines.
+func TestHeaderThatTellsNothing(t *testing.T) {
+	newLog(t).read(`
+(Api pid=10) ERROR 12:00:00 [kernels.py:10] Optional kernels are missing
+(Api pid=10) ERROR:    something odd
+(Api pid=10) ERROR:    torch.OutOfMemoryError: Tried to allocate 4GiB
+`).wantFindings(`
+benign unknown 1 Optional kernels are missing
+suspect unknown 1 something odd
+cause gpu_oom 1 torch.OutOfMemoryError: Tried to allocate 4GiB
+`)
+}

@@ -72,10 +72,11 @@ type finding struct {
 // Add takes one record's line. phase is the phase that the startup is in.
 func (t *Tracker) Add(p *profile.Profile, r *profile.Record, at Place, phase string) {
 	key := t.key(r, at)
-	rec := t.open[key]
-	if rec == nil && len(t.open) == 0 && !begins(r) {
+	if len(t.open) == 0 && !begins(r) {
 		return
 	}
+	t.unhead(key, r)
+	rec := t.open[key]
 	weigh := func(r *profile.Record, frames []Frame) *hit { return t.weigh(p, r, frames, at, phase) }
 	if rec != nil && rec.interrupts(r) {
 		t.aside(key, r, at, weigh)
@@ -101,6 +102,28 @@ func (t *Tracker) Add(p *profile.Profile, r *profile.Record, at Place, phase str
 	}
 	t.cache = nil
 	rec.take(r, weigh)
+}
+
+// unhead makes a logged traceback a raw one where its frames come without a
+// header: its logger puts that on the first line only.
+func (t *Tracker) unhead(key streamKey, r *profile.Record) {
+	if _, ok := parseFrame(r.Message); !ok || !key.raw {
+		return
+	}
+	logged := key
+	logged.raw = false
+	rec, raw := t.open[logged], t.open[key]
+	if rec == nil || rec.state != inFrames || len(rec.frames) > 0 || raw != nil && raw.state == inFrames {
+		return
+	}
+	if raw != nil {
+		t.close(key)
+	}
+	rec.header = ""
+	delete(t.open, logged)
+	own := &t.order[slices.Index(t.order, logged)]
+	own.raw = true
+	t.open[*own] = rec
 }
 
 // aside takes a line that is a record of its own amid another one.

@@ -20,6 +20,8 @@ type engineUnit struct {
 	port           int
 	// restartSec is how long a failure lasts.
 	restartSec string
+	// dropIn is more of the unit's file; "" is nothing more.
+	dropIn string
 }
 
 const engineText = `[Unit]
@@ -43,6 +45,10 @@ func (u engineUnit) add(t *testing.T, c *nspawn.Container) *scenario.File {
 	c.Run(t, "rm", "-rf", "/run/sim-"+u.name)
 	c.Run(t, "mkdir", "/run/sim-"+u.name)
 	c.Write(t, "/etc/systemd/system/"+u.name, fmt.Sprintf(engineText, u.name, f.Command, u.scenario, u.speed, u.port, u.restartSec))
+	c.Run(t, "rm", "-rf", "/etc/systemd/system/"+u.name+".d")
+	if u.dropIn != "" {
+		c.Write(t, "/etc/systemd/system/"+u.name+".d/e2e.conf", u.dropIn)
+	}
 	c.Run(t, "systemctl", "daemon-reload")
 	t.Cleanup(func() { _, _ = c.Try("systemctl", "stop", u.name) })
 	return f

@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -30,8 +31,9 @@ type Actor struct {
 	memory *Memory
 	// Writes is in order of time.
 	Writes []Write
-	// Stop and StopServing are its part of the start's reactions to SIGTERM.
-	Stop, StopServing []Write
+	// Stop and StopServing are its part of the start's reactions to SIGTERM, Taken
+	// that of an address that is taken.
+	Stop, StopServing, Taken []Write
 }
 
 // Write is bytes that a process writes at once.
@@ -57,7 +59,7 @@ func (p *Plan) Bytes(w Write, by Writer, at time.Time) []byte {
 func (f *File) Plan(i int) (*Plan, error) {
 	s := &f.Starts[min(i, len(f.Starts)-1)]
 	p := &Plan{Start: s, layout: f.Format.Time}
-	if err := p.addActors(f); err != nil {
+	if err := errors.Join(p.addActors(f), s.checkExits()); err != nil {
 		return nil, fmt.Errorf("start %q: %w", s.Name, err)
 	}
 	for _, part := range p.parts() {
@@ -69,11 +71,29 @@ func (f *File) Plan(i int) (*Plan, error) {
 	}
 	for i := range p.Actors {
 		a := &p.Actors[i]
-		for _, w := range []*[]Write{&a.Writes, &a.Stop, &a.StopServing} {
+		for _, w := range []*[]Write{&a.Writes, &a.Stop, &a.StopServing, &a.Taken} {
 			slices.SortStableFunc(*w, func(a, b Write) int { return cmp.Compare(a.At, b.At) })
 		}
 	}
 	return p, nil
+}
+
+// checkExits refuses ends that could not be played.
+func (s *Start) checkExits() error {
+	exits := []*Exit{s.Exit}
+	for i := range s.Processes {
+		exits = append(exits, s.Processes[i].End)
+	}
+	for _, r := range []*Stop{s.Stop, s.StopServing, s.Taken} {
+		if r != nil {
+			exits = append(exits, &r.Exit)
+		}
+	}
+	var errs []error
+	for _, e := range exits {
+		errs = append(errs, e.check())
+	}
+	return errors.Join(errs...)
 }
 
 type part struct {
@@ -89,6 +109,9 @@ func (p *Plan) parts() []part {
 	}
 	if s := p.Start.StopServing; s != nil {
 		parts = append(parts, part{"stop_serving", s.Script, func(a *Actor) *[]Write { return &a.StopServing }})
+	}
+	if s := p.Start.Taken; s != nil {
+		parts = append(parts, part{"taken", s.Script, func(a *Actor) *[]Write { return &a.Taken }})
 	}
 	return parts
 }

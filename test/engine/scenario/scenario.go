@@ -9,6 +9,7 @@ package scenario
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -69,6 +70,10 @@ type Start struct {
 	// signal kills at once.
 	Stop        *Stop `yaml:"stop"`
 	StopServing *Stop `yaml:"stop_serving"`
+	// Taken is played instead of the start where another process listens on the
+	// address that the engine is to serve; its times count from the beginning. nil:
+	// the simulated engine itself is in error.
+	Taken *Stop `yaml:"taken"`
 }
 
 // Process is a process of the engine, or a family of equal ones.
@@ -92,6 +97,26 @@ type Exit struct {
 	Code int      `yaml:"code"`
 	// Signal kills it (KILL, SEGV...) instead of an exit; "" exits with Code.
 	Signal string `yaml:"signal"`
+	// Allocate is host memory that the process takes and touches, for the kernel to
+	// kill it by the limit of its control group; Signal is KILL then. 0 takes none,
+	// and the process sends the signal to itself.
+	Allocate Bytes `yaml:"allocate"`
+	// Fault makes the kernel send the signal, which is BUS then: the process reads a
+	// mapped page that its file has no longer, as of a /dev/shm that is full.
+	Fault bool `yaml:"fault"`
+}
+
+// check says what of an exit could not be played.
+func (e *Exit) check() error {
+	switch {
+	case e == nil:
+		return nil
+	case e.Allocate > 0 && e.Signal != "KILL":
+		return errors.New("exit: allocate is for the kernel's kill; give signal: KILL")
+	case e.Fault && e.Signal != "BUS":
+		return errors.New("exit: fault is a bus error; give signal: BUS")
+	}
+	return nil
 }
 
 // Memory is the device memory that a process holds.
@@ -116,7 +141,8 @@ type Level struct {
 	Percent int      `yaml:"percent"`
 }
 
-// Stop is the reaction to SIGTERM. Its script's times count from the signal.
+// Stop is the reaction to SIGTERM (its script's times count from the signal), or
+// to an address that is taken.
 type Stop struct {
 	Script []Item `yaml:"script"`
 	Exit   Exit   `yaml:"exit"`

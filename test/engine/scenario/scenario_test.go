@@ -117,6 +117,8 @@ func TestRefused(t *testing.T) {
 		"bad bar":         {"until: 7s", "until: 5s", "until after its at"},
 		"bad size":        {"10GiB", "10GB", "write it like 73.7GiB"},
 		"too few GPUs":    {"count: 2, total", "count: 1, total", "on GPU 1 of 1"},
+		"fault by KILL":   {"begin: 2s}", "begin: 2s, end: {at: 3s, signal: KILL, fault: true}}", "give signal: BUS"},
+		"exit by kernel":  {"begin: 2s}", "begin: 2s, end: {at: 3s, code: 1, allocate: 1GiB}}", "give signal: KILL"},
 	} {
 		text := strings.Replace(small, c.old, c.new, 1)
 		if _, err := Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), c.want) {

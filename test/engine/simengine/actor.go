@@ -36,6 +36,12 @@ func newActor(c config) (*actor, error) {
 		return nil, fmt.Errorf("start %d has no process %q", c.start, c.actor)
 	}
 	a := &actor{config: c, plan: plan, me: &plan.Actors[i], by: scenario.Writer{PID: os.Getpid()}}
+	if a.me.Title != "" {
+		// The kernel cuts it, as it does the real server's.
+		if err := os.WriteFile("/proc/self/comm", []byte(a.me.Title), 0o644); err != nil {
+			return nil, fmt.Errorf("process title: %w", err)
+		}
+	}
 	if _, port, err := net.SplitHostPort(c.listen); err == nil {
 		a.by.Port, _ = strconv.Atoi(port)
 	}
@@ -121,7 +127,10 @@ func child(ctx context.Context, c config) (int, error) {
 
 // end returns the exit status, or dies of the signal.
 func end(e scenario.Exit) (int, error) {
-	if e.Signal == "" {
+	switch {
+	case e.Allocate > 0:
+		return 0, exhaust(int(e.Allocate))
+	case e.Signal == "":
 		return e.Code, nil
 	}
 	sig := unix.SignalNum("SIG" + e.Signal)
@@ -133,6 +142,9 @@ func end(e scenario.Exit) (int, error) {
 	// zeroed sigaction is that on every Linux.
 	var action [64]byte
 	_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(sig), uintptr(unsafe.Pointer(&action[0])), 0, 8, 0, 0)
+	if e.Fault {
+		return 0, fault()
+	}
 	if err := syscall.Kill(os.Getpid(), sig); err != nil {
 		return 0, err
 	}

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/startupd/startupd/test/engine/scenario"
 )
 
@@ -43,6 +45,9 @@ func engine(ctx context.Context, c config) (int, error) {
 		return 0, err
 	}
 	door, err := bind(c.listen)
+	if errors.Is(err, unix.EADDRINUSE) && a.plan.Start.Taken != nil {
+		return a.refuse(ctx)
+	}
 	if err != nil {
 		return 0, err
 	}
@@ -70,6 +75,18 @@ func engine(ctx context.Context, c config) (int, error) {
 		return 0, err
 	}
 	return end(*exit)
+}
+
+// refuse plays a start whose address another process has.
+func (a *actor) refuse(ctx context.Context) (int, error) {
+	done, err := a.play(ctx, a.me.Taken)
+	if err != nil {
+		return 0, err
+	}
+	if t := a.plan.Start.Taken; done && a.until(ctx, time.Duration(t.Exit.At)) {
+		return end(t.Exit)
+	}
+	return end(scenario.Exit{Signal: "TERM"})
 }
 
 // live plays the main process's own part to its end.

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -54,6 +55,17 @@ starts:
   - name: signal
     processes: [{name: Main, main: true}]
     exit: {at: 1s, signal: SEGV}
+  - name: fault
+    processes: [{name: Main, main: true}]
+    exit: {at: 1s, signal: BUS, fault: true}
+  - name: memory
+    processes: [{name: Main, main: true}]
+    exit: {at: 1s, signal: KILL, allocate: 1MiB}
+  - name: address
+    processes: [{name: Main, main: true}]
+    ready: 1s
+    script: [{at: 0s, by: Main, say: "begun"}]
+    taken: {exit: {at: 2s, code: 5}, script: [{at: 1s, by: Main, say: "{port} is taken"}]}
 `
 
 // sim returns a function that makes commands of one simulated engine.
@@ -112,7 +124,29 @@ func TestStarts(t *testing.T) {
 	}
 
 	if s := status(t, start().Run()); s.Signal() != syscall.SIGSEGV {
-		t.Errorf("last start ended with %v", s)
+		t.Errorf("a start that is killed ended with %v", s)
+	}
+	if s := status(t, start().Run()); s.Signal() != syscall.SIGBUS {
+		t.Errorf("a start with a fault ended with %v", s)
+	}
+	// Without a limit the kernel has no reason.
+	out, err = start().CombinedOutput()
+	if s := status(t, err); s.ExitStatus() != 70 || !strings.Contains(string(out), "limit the memory of its control group") {
+		t.Errorf("a start that the kernel lets live ended with %v: %s", err, out)
+	}
+	t.Run("taken", func(t *testing.T) { taken(t, start()) })
+}
+
+// taken holds the engine's address.
+func taken(t *testing.T, cmd *exec.Cmd) {
+	l, err := net.Listen("tcp4", "127.0.0.1:47391")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	out, err := cmd.Output()
+	if s := status(t, err); s.ExitStatus() != 5 || !strings.HasSuffix(string(out), ") 47391 is taken\n") {
+		t.Errorf("a start whose address is taken ended with %v: %q", err, out)
 	}
 }
 
