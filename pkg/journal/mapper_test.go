@@ -30,6 +30,20 @@ func mapEntries(t *testing.T, specs []TargetSpec, recs ...rec) []event.Event {
 	return out
 }
 
+// PID 1 tells of a limit without a MESSAGE_ID.
+func TestMapperTimeout(t *testing.T) {
+	says := func(text string) rec {
+		return rec{5, []string{"_PID=1", "_UID=0", "UNIT=" + unitA, "INVOCATION_ID=" + invA, "MESSAGE=" + text}}
+	}
+	got := mapEntries(t, unitTargets(unitA), says(unitA+": start operation timed out. Terminating."))
+	if len(got) != 1 || got[0].Data.(*event.UnitMessage).Message != event.TimedOut {
+		t.Errorf("got %v, want one that it timed out", texts(got))
+	}
+	if got := mapEntries(t, unitTargets(unitA), says(unitA+": Consumed 3min CPU time.")); len(got) != 0 {
+		t.Errorf("got %v, want nothing", texts(got))
+	}
+}
+
 func TestMapperMessages(t *testing.T) {
 	seven := 7
 	pid1 := func(id string, more ...string) rec { return manager(5, unitA, invA, id, "text", more...) }

@@ -143,6 +143,9 @@ Jan 01 00:00:05 gpu-1 systemd[1]: llm.service: A process of this unit has been k
 Jan 01 00:00:06 gpu-1 systemd[1]: llm.service: Main process exited, code=killed, status=9/KILL
 Jan 01 00:00:07 gpu-1 systemd[1]: llm.service: Deactivated successfully.
 Jan 01 00:00:08 gpu-1 systemd[1]: Stopping llm.service - LLM server...
+Jan 01 00:00:09 gpu-1 systemd[1]: llm.service: start operation timed out. Terminating.
+Jan 01 00:00:10 gpu-1 systemd[1]: llm.service: Watchdog timeout (limit 5s)!
+Jan 01 00:00:11 gpu-1 systemd[1]: llm.service: start-post operation timed out. Stopping.
 `
 	want := []string{
 		"2024-12-31T23:59:58 <starting>    ",
@@ -159,6 +162,8 @@ Jan 01 00:00:08 gpu-1 systemd[1]: Stopping llm.service - LLM server...
 		"2025-01-01T00:00:06 <process_exit> ExecStart killed KILL ",
 		"2025-01-01T00:00:07 <succeeded>    ",
 		"2025-01-01T00:00:08 <stopping>    ",
+		"2025-01-01T00:00:09 <timed_out>    ",
+		"2025-01-01T00:00:10 <timed_out>    ",
 	}
 	got, err := readString(t, FileOptions{Target: "llm"}, in)
 	if err != nil {
@@ -166,6 +171,9 @@ Jan 01 00:00:08 gpu-1 systemd[1]: Stopping llm.service - LLM server...
 	}
 	if d := cmp.Diff(want, render(got)); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
+	}
+	if msg, ok := got[0].Data.(*event.UnitMessage); !ok || msg.No != 2 {
+		t.Errorf("the first message is of line 2: %+v", got[0].Data)
 	}
 	for _, ev := range got {
 		l, ok := ev.Data.(*event.Line)
