@@ -10,6 +10,17 @@ type Baseline struct {
 	Bad  int `json:"bad"`
 	// Errors holds, by fingerprint, how many of them had the error.
 	Errors map[string]Seen `json:"errors,omitempty"`
+	// Newest is the newest of them; nil when there is none.
+	Newest *Known `json:"newest,omitempty"`
+}
+
+// Known is one startup of a Baseline.
+type Known struct {
+	// Key is "INVOCATION/GENERATION".
+	Key  string `json:"key"`
+	Good bool   `json:"good,omitempty"`
+	// Errors are its fingerprints.
+	Errors []string `json:"errors,omitempty"`
 }
 
 // Seen counts the startups that had an error.

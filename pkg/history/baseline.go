@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io/fs"
 	"slices"
+	"strconv"
 
 	"github.com/startupd/startupd/pkg/event"
 	"github.com/startupd/startupd/pkg/phases"
@@ -31,20 +32,24 @@ func (s Store) Baseline(ctx context.Context, target string) (event.Baseline, err
 		return event.Baseline{}, err
 	}
 	c := counter{Baseline: event.Baseline{Errors: map[string]event.Seen{}}}
-	for _, v := range slices.Backward(values) {
+	for i, v := range slices.Backward(values) {
 		var r counted
 		if err := json.Unmarshal(v, &r); err != nil {
 			return event.Baseline{}, s.wrap(damaged("a record: %v", err))
 		}
-		c.add(r)
+		if c.add(r) && i == len(values)-1 {
+			c.Newest = r.known()
+		}
 	}
 	return c.Baseline, nil
 }
 
 // counted is what a Baseline needs of a record.
 type counted struct {
-	Outcome  string `json:"outcome"`
-	Findings []struct {
+	Invocation string `json:"invocation"`
+	Generation int    `json:"generation"`
+	Outcome    string `json:"outcome"`
+	Findings   []struct {
 		Fingerprint string `json:"fingerprint"`
 	} `json:"findings"`
 }
@@ -70,9 +75,21 @@ func (c *counter) foreign(r counted) bool {
 	return false
 }
 
-func (c *counter) add(r counted) {
+// known is the record as a Baseline names it.
+func (r *counted) known() *event.Known {
+	k := &event.Known{Key: r.Invocation + "/" + strconv.Itoa(r.Generation), Good: phases.Outcome(r.Outcome) == phases.OutcomeServing}
+	for _, f := range r.Findings {
+		if f.Fingerprint != "" && !slices.Contains(k.Errors, f.Fingerprint) {
+			k.Errors = append(k.Errors, f.Fingerprint)
+		}
+	}
+	return k
+}
+
+// add counts a record, and says whether it did.
+func (c *counter) add(r counted) bool {
 	if c.foreign(r) {
-		return
+		return false
 	}
 	var one event.Seen
 	switch phases.Outcome(r.Outcome) {
@@ -84,7 +101,7 @@ func (c *counter) add(r counted) {
 	c.Good += one.Good
 	c.Bad += one.Bad
 	if one == (event.Seen{}) {
-		return
+		return false
 	}
 	seen := map[string]bool{"": true}
 	for _, f := range r.Findings {
@@ -98,4 +115,5 @@ func (c *counter) add(r counted) {
 		}
 		c.Errors[f.Fingerprint] = event.Seen{Good: n.Good + one.Good, Bad: n.Bad + one.Bad}
 	}
+	return true
 }

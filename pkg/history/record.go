@@ -141,6 +141,9 @@ func FromStartup(target string, s *phases.Startup) Record {
 		})
 	}
 	for _, f := range s.Findings {
+		if f.AfterReady {
+			continue
+		}
 		r.Findings = append(r.Findings, Finding{
 			Verdict: string(f.Verdict), Class: f.Class, Exception: f.Exception, Message: f.Message,
 			Process: f.Process, Rule: f.Rule, Count: f.Count, Fingerprint: f.Fingerprint,

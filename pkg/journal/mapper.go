@@ -173,9 +173,18 @@ type lineHead struct {
 	pid        int
 }
 
+// writer is the process that wrote an entry; 0 for a container's, which its
+// engine has written for all of its processes.
+func writer(e *Entry) int {
+	if e.Has(ContainerName) || e.Has(ContainerID) {
+		return 0
+	}
+	return e.Int(PID)
+}
+
 // message maps an entry's lines.
 func (m *Mapper) message(dst []event.Event, e *Entry, h lineHead) []event.Event {
-	h.cursor, h.pid = entryCursor(e, h.at), e.Int(PID)
+	h.cursor, h.pid = entryCursor(e, h.at), writer(e)
 	dst = m.lines(dst, h, e.Bytes(Message), e.Cut)
 	switch {
 	case e.Is(LineBreak, "line-max"):

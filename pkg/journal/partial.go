@@ -49,7 +49,7 @@ func (m *Mapper) ownMessage(dst []event.Event, e *Entry, h lineHead) []event.Eve
 	if l == nil {
 		dst, l = m.begin(dst, e)
 	}
-	h.cursor, h.pid = entryCursor(e, h.at), e.Int(PID)
+	h.cursor, h.pid = entryCursor(e, h.at), writer(e)
 	n := e.Int(ContainerPartialOrdinal)
 	if lost := n - l.next; l.next > 0 && lost > 0 {
 		dst = append(m.give(dst, l), gap(h, h.cursor, event.GapLost, lost))

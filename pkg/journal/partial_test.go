@@ -108,7 +108,7 @@ func TestJoinedLineHasTheLastCursor(t *testing.T) {
 	if len(got) != 1 || got[0].At.Mono != 7*time.Microsecond {
 		t.Fatalf("got %v at %v, want one line at 7µs", texts(got), got)
 	}
-	want := &event.Line{Text: "ab", Cursor: cursorOf(1, recs[1]), Invocation: "id-box", PID: 50, Origin: event.OriginUnit}
+	want := &event.Line{Text: "ab", Cursor: cursorOf(1, recs[1]), Invocation: "id-box", PID: 0, Origin: event.OriginUnit}
 	if d := cmp.Diff(event.Data(want), got[0].Data); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}

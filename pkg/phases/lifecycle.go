@@ -19,7 +19,7 @@ func (m *Machine) begin(at event.Stamp, invocation string, generation int) {
 		}
 	}
 	m.cur = next
-	next.triage.Baseline(m.baseline)
+	next.triage.Baseline(m.baselineOf(next))
 	m.omit()
 	// The probe tells changes: a port that was closed before is closed now.
 	next.closedSeen = m.health != nil && (m.health.Status == event.HealthClosed || m.health.Status == event.HealthNotReady)
@@ -88,6 +88,7 @@ func (m *Machine) finish(outcome Outcome, reason string, at event.Stamp, settle 
 	s.pub.Stalled, s.pub.StalledReason, s.pub.Slow = false, "", false
 	if outcome == OutcomeServing {
 		m.failure = nil
+		s.triage.Ready(true)
 	}
 	m.setState(map[Outcome]State{OutcomeServing: Serving, OutcomeFailed: Failed, OutcomeStopped: Stopped}[outcome], at)
 	if settle == 0 {
@@ -99,6 +100,7 @@ func (m *Machine) finish(outcome Outcome, reason string, at event.Stamp, settle 
 func (m *Machine) fail(reason string, at event.Stamp, settle time.Duration) {
 	if s := m.cur; s.pub.Outcome == OutcomeServing {
 		s.readyLog, s.readyOK = false, false
+		s.triage.Ready(false)
 		s.revokeServing(at)
 	}
 	m.finish(OutcomeFailed, reason, at, settle)
@@ -143,8 +145,12 @@ func (m *Machine) settle(s *startup) {
 	}
 	s.settled = true
 	m.settledLast, m.lastOutcome = s, s.pub.Outcome
-	if s.pub.Outcome == OutcomeServing {
+	switch {
+	case s.pub.Outcome == OutcomeServing:
 		m.finalize(s)
+	case !s.exited && s.finalAt.IsZero():
+		// Its processes are not seen to end, or take their time.
+		s.finalAt = m.now.Add(finalUnseen)
 	}
 	m.learn(s)
 	if !m.countable(s, "", s.pub.Ended) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/startupd/startupd/pkg/event"
 	"github.com/startupd/startupd/pkg/profile"
+	"github.com/startupd/startupd/pkg/triage"
 )
 
 // onLine takes one line of log.
@@ -106,6 +107,9 @@ func (m *Machine) onRecord(r *profile.Record) {
 // wrapper around a text), else the engine's own.
 func (m *Machine) recordTime(r *profile.Record) event.Stamp {
 	if !m.lineAt.IsZero() {
+		if y := m.lineAt.Real.Year(); y > 1 {
+			m.text.year = y // of the lines whose own stamps lack it
+		}
 		return m.lineAt
 	}
 	at, ok := m.text.read(r)
@@ -189,6 +193,9 @@ func (m *Machine) milestone(r *profile.Record, ev Evidence) {
 	m.move(phase, step, ev)
 	m.progress(r, phase)
 	if s.news(r) {
+		if s.troubleFrom == r.Prefix {
+			s.trouble = ""
+		}
 		s.sign(ev.At, ev.Text)
 		s.triage.Milestone(r, m.place(ev.At))
 	}
@@ -223,6 +230,9 @@ func (s *startup) news(r *profile.Record) bool {
 	}
 	k := told{rule: r.Rule.ID, process: r.Process}
 	if old, ok := s.told[k]; ok && old == value {
+		return false
+	}
+	if _, known := s.told[k]; !known && len(s.told) == maxTold {
 		return false
 	}
 	k.process = strings.Clone(k.process)
@@ -287,6 +297,7 @@ func (m *Machine) trouble(r *profile.Record, ev Evidence) {
 		return
 	}
 	s.complain(ev.Text)
+	s.troubleFrom = strings.Clone(r.Prefix)
 	// What a stop sets off is no failure.
 	if r.Rule.Fatal && !s.stopAsked {
 		s.fatal = true
@@ -302,6 +313,7 @@ func (m *Machine) suspect(r *profile.Record, at event.Stamp) {
 	}
 	if r.Level >= profile.LevelError || strings.HasPrefix(r.Message, "Traceback (most recent call last)") {
 		s.complain(r.Message)
+		s.troubleFrom = strings.Clone(r.Prefix)
 	}
 }
 
@@ -322,8 +334,8 @@ func (m *Machine) keepLastLine(r *profile.Record) {
 	if name == "" {
 		name = m.line.Proc
 	}
-	if _, known := s.pub.LastLine[name]; known || len(s.pub.LastLine) < maxProcesses {
-		s.pub.LastLine[strings.Clone(name)] = clip(r.Message)
+	if _, known := s.pub.LastLine[triage.Clip(name, maxName)]; known || len(s.pub.LastLine) < maxProcesses {
+		s.pub.LastLine[triage.Clip(name, maxName)] = clip(r.Message)
 	}
 }
 
@@ -350,7 +362,7 @@ func (m *Machine) engine(r *profile.Record) {
 		e.Port = int(port)
 	}
 	if host := r.Capture("host"); host != "" {
-		e.Host = strings.Clone(host)
+		e.Host = clip(host)
 	}
 }
 

@@ -209,6 +209,9 @@ func (m *Machine) dispatch(ev event.Event) {
 		m.onVitals(d, ev.At)
 	case *event.Watermark:
 		m.rebooted(ev.At)
+		if m.cur != nil && m.cur.final {
+			m.tally(m.cur) // errors of a server that goes on
+		}
 	case *event.Baseline:
 		m.onBaseline(d)
 	case *event.Tick:
@@ -258,7 +261,7 @@ func (m *Machine) Deadline() event.Stamp {
 	if m.held {
 		want(m.heldUntil)
 	}
-	if m.before != nil {
+	if m.before != nil && !m.before.final {
 		want(m.before.finalAt)
 	}
 	if s := m.cur; s != nil {

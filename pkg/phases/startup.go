@@ -32,7 +32,8 @@ type startup struct {
 	// can still revoke it.
 	fatal bool
 	// trouble is the last error's text that nothing has cleared; "" for none.
-	trouble string
+	// troubleFrom are the prefixes of the lines of the process that told it.
+	trouble, troubleFrom string
 	// bannerPID is the process that printed the banner; 0 when not told.
 	bannerPID int
 	// closedSeen: the probe found the port not ready since this start began, so
@@ -63,7 +64,8 @@ type startup struct {
 	pids map[int]bool
 	// finalAt is when its root cause becomes final; zero while that is open.
 	finalAt event.Stamp
-	final   bool
+	// closed says that finalAt is counted from its end.
+	closed, final bool
 	// tallied are the errors that the counters hold; nil when none were counted.
 	tallied map[ErrorKey]int
 
@@ -280,6 +282,10 @@ func (s *startup) completed(yield func(State, float64)) {
 const (
 	// maxSteps bounds the steps that a startup lists.
 	maxSteps = 64
+	// maxTold bounds the milestones of processes that are told apart, and maxName a
+	// process's name, in bytes.
+	maxTold = 4096
+	maxName = 64
 	// maxVersions bounds the packages whose versions are kept.
 	maxVersions = 32
 	// maxGaps bounds the gaps that a startup lists; more are only counted.

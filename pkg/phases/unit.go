@@ -186,7 +186,7 @@ func (m *Machine) applyUnitState(d *event.UnitState, at event.Stamp) {
 		}
 	case "failed":
 		if same && (s.alive() || !s.settled) {
-			s.killed = s.killed || killed(d.Result)
+			m.testify(s, &event.UnitMessage{Message: event.FailureResult, Result: d.Result, Text: "systemd result " + d.Result}, at)
 			m.gone("systemd result "+d.Result, at)
 		}
 		if s == nil {

@@ -18,6 +18,9 @@ const (
 	// same where a core dump is written.
 	finalAfter     = 2 * time.Second
 	finalAfterDump = 30 * time.Second
+	// finalUnseen is the same after the failure itself, where nobody tells of the
+	// end of its processes.
+	finalUnseen = time.Minute
 )
 
 // place is where the line that is being scanned stands.
@@ -29,8 +32,12 @@ func placeOf(l *event.Line, at event.Stamp) triage.Place {
 
 // weigh gives a record to the startup's triage.
 func (m *Machine) weigh(s *startup, r *profile.Record, at event.Stamp) {
-	if s.final && !s.serving() {
+	if s.final && !s.serving() || m.profile == nil && m.scanned != m.scans[0].profile {
 		return
+	}
+	// A script that starts the engine again keeps the invocation.
+	if b := m.before; b != nil && !b.final && b.pub.Invocation == s.pub.Invocation && b.pids[m.line.PID] {
+		s = b
 	}
 	s.triage.Add(m.scanned, r, m.place(at), string(s.phase()))
 	if r.Rule != nil && r.Rule.Role == profile.RoleStop && r.Rule.Class != "" {
@@ -61,6 +68,7 @@ func (m *Machine) judgement(s *startup) *triage.Judgement {
 		Stalled: s.running() && s.pub.Stalled,
 		Served:  s.pub.Outcome == OutcomeServing,
 		Phase:   string(s.phase()), ExitStatus: s.exit, Final: s.final,
+		Blind:     m.journal.known && !m.journal.up && len(s.pub.LastLine) == 0,
 		LastLines: func() map[string]string { return maps.Clone(s.pub.LastLine) },
 	})
 }
@@ -85,15 +93,36 @@ func (m *Machine) failed() *triage.RootCause {
 func (m *Machine) onBaseline(b *event.Baseline) {
 	m.baseline = b
 	if m.cur != nil && m.cur.running() {
-		m.cur.triage.Baseline(b)
+		m.cur.triage.Baseline(m.baselineOf(m.cur))
 	}
+}
+
+// baselineOf is what history knows beside the startup itself, which it holds
+// already where the daemon reads it again.
+func (m *Machine) baselineOf(s *startup) *event.Baseline {
+	b := m.baseline
+	if b == nil || b.Newest == nil || b.Newest.Key != s.key(s.pub.Invocation) && b.Newest.Key != s.key(s.unitInvocation) {
+		return b
+	}
+	out := &event.Baseline{Good: b.Good, Bad: b.Bad, Errors: maps.Clone(b.Errors)}
+	good, bad := 0, 1
+	if b.Newest.Good {
+		good, bad = 1, 0
+	}
+	out.Good, out.Bad = out.Good-good, out.Bad-bad
+	for _, f := range b.Newest.Errors {
+		n := out.Errors[f]
+		out.Errors[f] = event.Seen{Good: n.Good - good, Bad: n.Bad - bad}
+	}
+	return out
 }
 
 // closeEvidence sets when the startup's root cause becomes final.
 func (m *Machine) closeEvidence(s *startup, at event.Stamp) {
-	if s.final || !s.finalAt.IsZero() {
+	if s.final || s.closed {
 		return
 	}
+	s.closed = true
 	after := finalAfter
 	if s.dumping {
 		after = finalAfterDump
@@ -118,7 +147,8 @@ func (m *Machine) finalize(s *startup) {
 		return
 	}
 	s.final = true
-	if s.pub.Outcome == OutcomeFailed {
+	later := s != m.cur && m.cur != nil && m.cur.pub.Outcome == OutcomeServing
+	if s.pub.Outcome == OutcomeFailed && !later {
 		m.failure = m.judgement(s).Root
 	}
 	m.report(s)
@@ -158,10 +188,7 @@ func (m *Machine) onKernel(l *event.Line, at event.Stamp) {
 	}
 	pid, _ := strconv.Atoi(r.Capture("pid"))
 	cgroup := r.Capture("cgroup")
-	for _, s := range []*startup{m.cur, m.before} {
-		if s == nil || s.final || !m.cfg.Text && !m.hosts(s, pid, cgroup) {
-			continue
-		}
+	if s := m.named(pid, cgroup); s != nil {
 		weight := triage.Decisive
 		if r.Rule.Weak {
 			weight = triage.Late
@@ -170,22 +197,34 @@ func (m *Machine) onKernel(l *event.Line, at event.Stamp) {
 			Process: "kernel", Class: r.Rule.ClassFor(string(s.phase())), Message: l.Text, Weight: weight,
 			Rule: r.Rule, Capture: r.Capture, Place: placeOf(l, at),
 		})
-		return
 	}
 }
 
-// hosts says whether a process or a control group is the startup's.
-func (m *Machine) hosts(s *startup, pid int, cgroup string) bool {
-	pids := s.pids
-	if s == m.cur {
-		pids = m.pids
-		if pid != 0 && pid == m.mainPID {
-			return true
-		}
+// named finds the startup that a line of the kernel is about, by a process or by
+// the unit's control group; nil for none.
+func (m *Machine) named(pid int, cgroup string) *startup {
+	cur, before := m.cur, m.before
+	if cur != nil && cur.final {
+		cur = nil
 	}
-	if pid != 0 && pids[pid] {
-		return true
+	if before != nil && before.final {
+		before = nil
 	}
+	switch {
+	case cur != nil && (m.cfg.Text || pid != 0 && (m.pids[pid] || pid == m.mainPID)):
+		return cur
+	case before != nil && pid != 0 && before.pids[pid]:
+		return before
+	case !m.inCgroup(cgroup):
+		return nil
+	case before != nil:
+		return before // it has just ended, and of what is not known yet
+	}
+	return cur
+}
+
+// inCgroup says whether a control group is the unit's, or below it.
+func (m *Machine) inCgroup(cgroup string) bool {
 	for _, own := range []string{m.controlGroup, m.engineCgroup} {
 		if own != "" && strings.HasPrefix(cgroup+"/", strings.TrimSuffix(own, "/")+"/") {
 			return true
@@ -226,7 +265,10 @@ func (m *Machine) testify(s *startup, d *event.UnitMessage, at event.Stamp) {
 		s.killed = s.killed || killed(d.Result)
 		switch d.Result {
 		case "timeout", "watchdog":
-			say("startup_timeout", triage.Late)
+			// After a failure it is the end of its processes that takes too long.
+			if !s.fatal {
+				say("startup_timeout", triage.Late)
+			}
 		case "oom-kill":
 			say("host_oom", triage.Decisive)
 		}

@@ -3,6 +3,7 @@ package phases
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -257,6 +258,16 @@ func TestFailureStaysUntilOneServes(t *testing.T) {
 	next.wantFailure("")
 	if f := throughJSON(t, next.host.Save()).Targets[unit].Failure; f != nil {
 		t.Errorf("saved: %+v", f)
+	}
+	// It does not come back with the next ones that fall short of serving.
+	for i := range 3 {
+		next.inv = strings.Repeat(strconv.Itoa(4+i), 32)
+		next.line(3000+float64(100*i), lineVersion)
+		next.wantFailure("")
+		next.message(3050+float64(100*i), event.UnitMessage{Message: event.Stopping})
+		next.exit(3051+float64(100*i), "killed", "TERM")
+		next.tick(3090 + float64(100*i))
+		next.wantFailure("")
 	}
 }
 

@@ -93,6 +93,8 @@ type Question struct {
 	ExitStatus string
 	// Final is true once the evidence is complete.
 	Final bool
+	// Blind says that no line of the log could be read.
+	Blind bool
 	// LastLines are the last lines of each process.
 	LastLines func() map[string]string
 }
@@ -130,10 +132,13 @@ func (t *Tracker) Judge(p *profile.Profile, q Question) *Judgement {
 			rc = root.root()
 		} else {
 			rc = &RootCause{Class: ClassUnknown, Message: "no line of the log names a cause"}
+			if q.Blind {
+				rc.Message = "the log could not be read"
+			}
 			rc.Remediation, rc.Retry = advise(p, rc.Class)
 		}
 	case q.Stalled:
-		if root = t.choose(found); root != nil && root.tier > tierLast {
+		if root = t.choose(found); root != nil && t.candidate(root) > tierLast {
 			rc = root.root()
 		} else {
 			root, rc = nil, t.hang.root()
@@ -164,7 +169,7 @@ func advise(p *profile.Profile, class string) (string, *bool) {
 
 func (q Question) same(o Question) bool {
 	return q.Failed == o.Failed && q.Stalled == o.Stalled && q.Served == o.Served &&
-		q.Phase == o.Phase && q.ExitStatus == o.ExitStatus && q.Final == o.Final
+		q.Blind == o.Blind && q.Phase == o.Phase && q.ExitStatus == o.ExitStatus && q.Final == o.Final
 }
 
 // present returns the findings as if every open record ended now.
@@ -172,7 +177,7 @@ func (t *Tracker) present() []*finding {
 	if len(t.open) == 0 {
 		return t.findings
 	}
-	now := Tracker{rules: t.rules, seq: t.seq, index: maps.Clone(t.index), findings: slices.Clone(t.findings)}
+	now := Tracker{rules: t.rules, seq: t.seq, wrappers: t.wrappers, index: maps.Clone(t.index), findings: slices.Clone(t.findings)}
 	for _, key := range t.order {
 		f := t.open[key].finding(key)
 		if f == nil {
@@ -182,6 +187,7 @@ func (t *Tracker) present() []*finding {
 			// A copy, as the record is still open.
 			c := *old
 			c.pub.Processes, c.pub.Lines = slices.Clone(c.pub.Processes), slices.Clone(c.pub.Lines)
+			c.origins = slices.Clone(c.origins)
 			now.findings[slices.Index(now.findings, old)] = &c
 			now.index[f.id()] = &c
 		}
@@ -210,10 +216,10 @@ func (t *Tracker) choose(found []*finding) *finding {
 			best = f
 		}
 	}
-	if decisive != nil && (best == nil || !best.before(decisive)) {
+	if decisive != nil && (best == nil || t.candidate(best) == tierHint || !best.before(decisive)) {
 		return decisive
 	}
-	if other != nil && (best == nil || t.candidate(best) == tierLast && other.seq < best.seq) {
+	if other != nil && (best == nil || t.candidate(best) == tierHint || t.candidate(best) == tierLast && other.seq < best.seq) {
 		return other.instead()
 	}
 	return best
@@ -233,19 +239,37 @@ func (t *Tracker) candidate(f *finding) tier {
 		return tierNone
 	case f.tier.level() == tierFallback && !f.witness && t.afterStop(f):
 		return tierNone
+	case f.tier.level() == tierFallback && f.logged && !f.waits && !t.deadly(f):
+		return tierHint
 	}
 	return f.tier
+}
+
+// deadlyWithin is how soon after an error that ends its process another one
+// reports it.
+const deadlyWithin = 30 * time.Second
+
+// deadly says whether an error ended its process: nobody caught it, or somebody
+// reports a failure right after it.
+func (t *Tracker) deadly(f *finding) bool {
+	return f.uncaught || slices.ContainsFunc(t.wrappers, func(w wrapper) bool {
+		return w.seq >= f.seq && w.at.Sub(f.pub.At) <= deadlyWithin
+	})
 }
 
 func (t *Tracker) afterStop(f *finding) bool { return t.stopped > 0 && f.seq > t.stopped }
 
 // harmless says that history knows the error from good starts.
 func (t *Tracker) harmless(f *finding) bool {
-	if t.baseline == nil || t.baseline.Good == 0 || f.tier > tierFallback || f.tier == tierSymptom || f.tier == tierLast {
+	if t.baseline == nil || t.baseline.Good == 0 || f.tier != tierNone && f.tier != tierFallback {
 		return false
 	}
-	return 2*t.baseline.Errors[f.pub.Fingerprint].Good >= t.baseline.Good
+	n := t.baseline.Errors[f.pub.Fingerprint].Good
+	return n >= minGood && 2*n >= t.baseline.Good
 }
+
+// minGood is how many good starts must have had an error for it to be harmless.
+const minGood = 2
 
 // before says that a finding is too early to be set off by decisive evidence.
 func (f *finding) before(decisive *finding) bool {
@@ -291,6 +315,7 @@ func (t *Tracker) publish(j *Judgement, found []*finding, root *finding, q Quest
 				fresh += pub.Count
 			}
 		}
+		pub.AfterReady = t.ready > 0 && f.seq > t.ready
 		j.Findings = append(j.Findings, pub)
 		j.Errors[ErrorKey{pub.Class, pub.Verdict}] += pub.Count
 	}
@@ -307,7 +332,7 @@ func (t *Tracker) verdict(f, root *finding) Verdict {
 		return Benign
 	case f.tier == tierSymptom:
 		return Symptom
-	case root != nil && f.seq > root.seq && f.tier > tierNone:
+	case root != nil && f.seq > root.seq && f.tier > tierNone && !f.cleared:
 		return Symptom
 	}
 	return Suspect

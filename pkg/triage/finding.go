@@ -48,6 +48,9 @@ type Finding struct {
 	// Good and Bad are how many good and failed startups before this one had it, of
 	// Starts that history knows; nil when there is no history.
 	Good, Bad *int
+	// AfterReady says that it was told while the startup served: it tells nothing of
+	// how it started.
+	AfterReady bool
 	// New says that history knows good starts, and none of them had it.
 	New bool
 }

@@ -36,10 +36,16 @@ type mark struct {
 // not kill it.
 func (t *Tracker) Milestone(r *profile.Record, at Place) {
 	key := t.key(r, at)
+	for _, k := range slices.Clone(t.order) {
+		rec := t.open[k]
+		if rec.state != inFrames && (origin{stream: k, pid: rec.first.PID, uncaught: rec.uncaught}).is(key, at.PID) {
+			t.close(k)
+		}
+	}
 	for _, f := range t.findings {
-		own := f.stream.prefix == key.prefix && f.stream.pid == key.pid && f.stream.proc == key.proc
-		if own && (!f.uncaught || key.prefix != "" || key.pid != 0) {
-			f.cleared = true
+		if n := len(f.origins); n > 0 {
+			f.origins = slices.DeleteFunc(f.origins, func(o origin) bool { return o.is(key, at.PID) })
+			f.cleared = f.cleared || len(f.origins) == 0 && n > 0 && !f.more
 		}
 	}
 	t.cache = nil
@@ -54,6 +60,26 @@ func (t *Tracker) Milestone(r *profile.Record, at Place) {
 	}
 	h.reached, h.known = note(h.reached, process), note(h.known, process)
 	h.beats, h.beating = 0, nil
+}
+
+// is says whether a line's process is the origin, as far as can be told: a log
+// without prefixes and pids mixes them, and there nobody outlives a traceback.
+func (o origin) is(key streamKey, pid int) bool {
+	if pid != 0 && o.pid == pid {
+		return true
+	}
+	own := o.stream.prefix == key.prefix && o.stream.pid == key.pid && o.stream.proc == key.proc
+	return own && (!o.uncaught || key.prefix != "" || key.pid != 0)
+}
+
+// Ready notes that the startup serves, or that it did not after all: errors
+// from now on are its service's.
+func (t *Tracker) Ready(serves bool) {
+	t.seq++
+	t.ready, t.cache = 0, nil
+	if serves {
+		t.ready = t.seq
+	}
 }
 
 // Sign notes a line that is no progress, and yet a hang's last word may be.

@@ -44,7 +44,8 @@ func Clip(text string, limit int) string {
 	}
 	text = MaskSecrets(text)
 	if len(text) <= limit {
-		return text
+		// What is kept must not hold a line of 64 KiB in memory.
+		return strings.Clone(text)
 	}
 	end := limit
 	for end > 0 && limit-end < utf8.UTFMax && !utf8.RuneStart(text[end]) {
@@ -53,7 +54,7 @@ func Clip(text string, limit int) string {
 	if limit-end == utf8.UTFMax { // not UTF-8: any border will do
 		end = limit
 	}
-	return text[:end]
+	return strings.Clone(text[:end])
 }
 
 // secretScan is one pass over a text. Each name and token is looked at, also within

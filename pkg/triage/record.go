@@ -28,6 +28,9 @@ const (
 	tierNone tier = iota
 	// tierSymptom reports or follows a failure.
 	tierSymptom
+	// tierHint is an exception that did not end its process at once, as far as is
+	// known: better than nothing.
+	tierHint
 	// tierLast counts where there is nothing better: a stop from outside.
 	tierLast
 	// tierFallback is an exception that no rule knows, tierWeak one of a known kind.
@@ -142,6 +145,10 @@ func troublesome(r *profile.Rule) bool {
 
 // continues says whether a line of the same process goes on with the record.
 func (rec *record) continues(r *profile.Record) bool {
+	// A harmless line and an error of the same instant have the same header.
+	if rec.state == inText && rec.benign != nil && r.Exception != "" {
+		return false
+	}
 	if rec.header != "" {
 		// One without a time or a place can be of any record.
 		return r.Header == rec.header && strings.ContainsAny(rec.header, "0123456789")
@@ -225,7 +232,10 @@ func endsTraceback(r *profile.Record) bool {
 		return true
 	}
 	name, _, _ := strings.Cut(r.Message, ":")
-	return name != "" && !strings.ContainsAny(name, " /|%=\t") && (r.Rule == nil || troublesome(r.Rule))
+	word := strings.IndexFunc(name, func(c rune) bool {
+		return c != '_' && c != '.' && (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z')
+	}) < 0
+	return name != "" && word && (r.Rule == nil || troublesome(r.Rule))
 }
 
 // offer keeps the better one of two lines of a record: the more precise, of
@@ -271,8 +281,9 @@ func bounded(name string) string { return strings.Clone(name[:min(len(name), max
 //
 //	File "/x/core.py", line 699, in run_engine_core
 func parseFrame(message string) (Frame, bool) {
+	// A collector may have taken the indentation away.
 	rest, ok := strings.CutPrefix(strings.TrimLeft(message, " "), `File "`)
-	if !ok || len(message) == len(rest)+len(`File "`) {
+	if !ok {
 		return Frame{}, false
 	}
 	file, rest, ok := strings.Cut(rest, `", line `)

@@ -29,6 +29,10 @@ type Tracker struct {
 	// rules are those that have matched, with the order of their last match.
 	rules map[string]int
 	seq   int
+	// wrappers are the first reports of a failure; bounded.
+	wrappers []wrapper
+	// ready is the order of the moment when the startup served; 0 before.
+	ready int
 	// stopped is the order of the first sign that somebody else ends the startup; 0
 	// for none. What comes after it is its consequence.
 	stopped  int
@@ -51,7 +55,6 @@ type finding struct {
 	pub     Finding
 	tier    tier
 	seq     int
-	stream  streamKey
 	remedy  string
 	retry   *bool
 	causeIf []string
@@ -62,12 +65,27 @@ type finding struct {
 	benign                bool
 	// witness: the kernel's or systemd's word, which no stop sets off.
 	witness bool
-	// uncaught: a traceback that nobody logged. cleared: its process went on.
-	uncaught, cleared bool
-	waits             bool
-	frames            []Frame
-	key               string
+	// origins are the processes that may have died of it; cleared: each of them
+	// went on. more says that there were too many to follow.
+	origins       []origin
+	more, cleared bool
+	// uncaught: a traceback that nobody logged. logged: a record with a header.
+	uncaught, logged bool
+	waits            bool
+	frames           []Frame
+	key              string
 }
+
+// origin is a process that told an error.
+type origin struct {
+	stream streamKey
+	pid    int
+	// uncaught: by a traceback that nobody logged.
+	uncaught bool
+}
+
+// maxOrigins bounds the processes that are followed for one finding.
+const maxOrigins = 16
 
 // Add takes one record's line. phase is the phase that the startup is in.
 func (t *Tracker) Add(p *profile.Profile, r *profile.Record, at Place, phase string) {
@@ -131,10 +149,15 @@ func (t *Tracker) aside(key streamKey, r *profile.Record, at Place, weigh func(*
 	t.seq++
 	rec := &record{level: r.Level, first: at, process: t.process(r, at), seq: t.seq}
 	rec.take(r, weigh)
-	if f := rec.finding(key); f != nil {
+	if f := rec.finding(key.clone()); f != nil {
 		t.cache = nil
 		t.keep(f)
 	}
+}
+
+func (k streamKey) clone() streamKey {
+	k.prefix, k.proc = strings.Clone(k.prefix), strings.Clone(k.proc)
+	return k
 }
 
 func (t *Tracker) key(r *profile.Record, at Place) streamKey {
@@ -155,7 +178,7 @@ func (t *Tracker) begin(key streamKey, r *profile.Record, at Place) *record {
 	if len(t.order) == maxOpen {
 		t.close(t.order[0])
 	}
-	key.prefix, key.proc = strings.Clone(key.prefix), strings.Clone(key.proc)
+	key = key.clone()
 	t.seq++
 	rec := &record{
 		header: strings.Clone(r.Header), level: r.Level, first: at, process: t.process(r, at), seq: t.seq,
@@ -220,6 +243,10 @@ func (t *Tracker) weigh(p *profile.Profile, r *profile.Record, frames []Frame, a
 	h.remedy = Clip(h.remedy, maxMessage)
 	if h.elseClass = rule.ElseClass; h.elseClass != "" {
 		h.elseRemedy, h.elseRetry = p.Advise(rule, h.elseClass, m.Capture)
+		h.elseRemedy = Clip(h.elseRemedy, maxMessage)
+	}
+	if rule.Role == profile.RoleWrapper {
+		t.wrapped(at.At)
 	}
 	h.tier, h.benign = tierOf(rule, h.class)
 	return h
@@ -249,11 +276,24 @@ func (t *Tracker) saw(rule *profile.Rule) {
 	t.rules[rule.ID] = t.seq
 }
 
+// wrapped notes that a process reports the failure of another one, or its own.
+func (t *Tracker) wrapped(at event.Stamp) {
+	if len(t.wrappers) < maxLines*maxLines {
+		t.wrappers = append(t.wrappers, wrapper{seq: t.seq, at: at})
+	}
+}
+
+type wrapper struct {
+	seq int
+	at  event.Stamp
+}
+
 // close ends a record and keeps what it found.
 func (t *Tracker) close(key streamKey) {
 	rec := t.open[key]
 	delete(t.open, key)
 	if i := slices.Index(t.order, key); i >= 0 {
+		key = t.order[i]
 		t.order = slices.Delete(t.order, i, i+1)
 	}
 	t.cache = nil
@@ -265,7 +305,7 @@ func (t *Tracker) close(key streamKey) {
 // finding makes a finding of a record's lines; nil when it says nothing.
 func (rec *record) finding(key streamKey) *finding {
 	h := rec.best
-	f := &finding{seq: rec.seq, stream: key, uncaught: rec.uncaught}
+	f := &finding{seq: rec.seq, uncaught: rec.uncaught, logged: rec.header != "", origins: []origin{{stream: key, pid: rec.first.PID, uncaught: rec.uncaught}}}
 	switch {
 	case rec.benign != nil && (h == nil || h.seq > rec.benign.seq):
 		h = rec.benign
@@ -342,14 +382,20 @@ func (t *Tracker) keep(f *finding) {
 // makeRoom drops the last of those findings that can explain least, for one that
 // can explain more.
 func (t *Tracker) makeRoom(f *finding) bool {
+	worth := func(o *finding) tier {
+		if o.cleared {
+			return tierNone
+		}
+		return o.tier.level()
+	}
 	least := 0
 	for i, o := range t.findings {
-		if o.tier.level() <= t.findings[least].tier.level() {
+		if worth(o) <= worth(t.findings[least]) {
 			least = i
 		}
 	}
 	o := t.findings[least]
-	if o.tier.level() >= f.tier.level() {
+	if worth(o) >= worth(f) {
 		return false
 	}
 	delete(t.index, o.id())
@@ -370,9 +416,16 @@ func (f *finding) join(o *finding) {
 			f.pub.Lines = append(f.pub.Lines, n)
 		}
 	}
-	// Its process goes on after the one, and dies of the other.
-	if f.cleared && !o.cleared {
-		f.cleared = false
-		f.stream, f.uncaught = o.stream, o.uncaught
+	f.uncaught = f.uncaught || o.uncaught
+	for _, from := range o.origins {
+		switch {
+		case slices.Contains(f.origins, from):
+		case len(f.origins) == maxOrigins:
+			f.more = true
+		default:
+			f.origins = append(f.origins, from)
+		}
 	}
+	// Its process went on after the one, and may die of the other.
+	f.cleared = f.cleared && o.cleared
 }

@@ -166,7 +166,7 @@ func TestPublishedTextsAreBounded(t *testing.T) {
 	l.line("torch.OutOfMemoryError: Tried to allocate " + long)
 	l.tracker.Witness(l.profile, Witness{Process: "kernel", Class: "host_oom", Message: long, Place: Place{At: second(9)}})
 	wantBounded(t, l.failed())
-	if root := l.failed().Root; root.Class != "gpu_oom" || !strings.HasPrefix(root.Process, "Worker_x") {
+	if root := l.failed().Root; root.Class != "gpu_oom" || !strings.HasPrefix(root.Process, "Worker_x") || len(root.Process) > maxName {
 		t.Errorf("root cause is %+v", root)
 	}
 }
