@@ -52,6 +52,7 @@ test: deps ## Install what is needed, then run everything that CI runs.
 	$(MAKE) check
 	$(MAKE) race
 	$(MAKE) corpus
+	$(MAKE) parity
 	$(MAKE) e2e
 	$(MAKE) fuzz
 	$(MAKE) bench-smoke
@@ -62,12 +63,16 @@ check: ## Format, vet, staticcheck, architecture, metric names.
 
 .PHONY: race
 race: ## Unit tests with the race detector, with and without libsystemd.
-	$(GO) test -race -tags '$(TAGS)' $(shell $(GO) list ./... | grep -vE '/test/(arch|corpus|bench|e2e)$$')
+	$(GO) test -race -tags '$(TAGS)' $(shell $(GO) list ./... | grep -vE '/test/(arch|corpus|parity|bench|e2e)$$')
 	$(GO) test ./pkg/journal ./cmd/...
 
 .PHONY: corpus
-corpus: ## Explain every recorded start of testdata/corpus and print the score.
-	$(GO) test -count=1 -v -run TestCorpus ./test/corpus
+corpus: ## Explain every recorded start of testdata and print the score.
+	$(GO) test -count=1 -v ./test/corpus
+
+.PHONY: parity
+parity: ## The same verdict in pieces, replayed, live and from journal files.
+	$(GO) test -count=1 -tags '$(TAGS)' ./test/parity
 
 .PHONY: e2e
 e2e: ## The daemon under a real systemd in a container (root).
@@ -75,7 +80,7 @@ e2e: ## The daemon under a real systemd in a container (root).
 
 .PHONY: fuzz
 fuzz: ## Fuzz the decoders and loaders for FUZZ_SECONDS in all.
-	GO='$(GO)' scripts/fuzz $(FUZZ_SECONDS) ./pkg/journal ./pkg/profile ./pkg/triage ./pkg/history ./internal/app/explain
+	GO='$(GO)' scripts/fuzz $(FUZZ_SECONDS) ./pkg/journal ./pkg/profile ./pkg/triage ./pkg/phases ./pkg/history ./internal/app/explain ./test/parity
 
 .PHONY: bench
 bench: deps ## All measurements of docs/benchmarks.md, with their bounds.

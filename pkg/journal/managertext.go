@@ -89,7 +89,7 @@ func unitText(s string) (*event.UnitMessage, bool) {
 	case strings.HasPrefix(s, "Main process exited, "):
 		return exitText(s, "ExecStart"), true
 	case strings.HasPrefix(s, "Control process exited, "):
-		return exitText(s, ""), true
+		return exitText(s, controlProcess), true
 	case strings.HasPrefix(s, "Failed with result '"):
 		result, _, _ := strings.Cut(strings.TrimPrefix(s, "Failed with result '"), "'")
 		return &event.UnitMessage{Message: event.FailureResult, Result: result}, true
@@ -117,6 +117,10 @@ func timedOut(s string) bool {
 	}
 	return false
 }
+
+// controlProcess stands for the command of an ExecStartPre=, ExecStartPost= and
+// the like, which a text does not name.
+const controlProcess = "control"
 
 // exitText reads "..., code=exited, status=1/FAILURE". A signal is given by its
 // name, an exit status by its number, as in the journal's EXIT_STATUS.

@@ -83,10 +83,20 @@ func (h *Host) Restore(s Saved) {
 
 func (m *Machine) save() SavedTarget {
 	c := m.counters.clone()
+	counted := slices.Clone(m.counted.order)
+	if s := m.before; s != nil && !s.final {
+		// A later run does not read it again.
+		if key := s.key(s.pub.Invocation) + "/errors"; !m.counted.has(key) {
+			for k, n := range m.judgement(s).Errors {
+				c.Errors[k] += uint64(n)
+			}
+			counted = append(counted, key)
+		}
+	}
 	t := SavedTarget{
 		Startups: c.Startups, ServingEnded: c.ServingEnded, PhaseSeconds: c.PhaseSeconds, Gaps: c.Gaps,
 		Lines: c.Lines, Stale: c.Stale, Unmatched: c.Unmatched,
-		Counted: slices.Clone(m.counted.order), Past: slices.Clone(m.past.order), LastOutcome: m.lastOutcome,
+		Counted: counted, Past: slices.Clone(m.past.order), LastOutcome: m.lastOutcome,
 		FailedInRow: m.failedInRow, Typical: maps.Clone(m.typical), Failure: m.failed(),
 	}
 	for k, n := range c.Errors {
