@@ -81,6 +81,16 @@ func (p *peaks) report(b *testing.B, ownBound float64) {
 // BenchmarkMemoryText follows the memory of `explain` over a log that is piped
 // into it.
 func BenchmarkMemoryText(b *testing.B) {
+	for _, log := range []struct {
+		name string
+		mix  mix
+	}{{"served", served}, {"errors", errs}} {
+		b.Run(log.name, func(b *testing.B) { memoryText(b, log.mix) })
+	}
+}
+
+func memoryText(b *testing.B, log mix) {
+	b.Helper()
 	n := sized(3_000_000, 100_000)
 	cmd := exec.Command(program(b), "explain", "--format=json", "-")
 	cmd.Stderr = os.Stderr
@@ -95,7 +105,7 @@ func BenchmarkMemoryText(b *testing.B) {
 	done := make(chan error, 1)
 	go func() {
 		defer in.Close()
-		done <- writeText(sent, n, served)
+		done <- writeText(sent, n, log)
 	}()
 	p := follow(b, cmd.Process.Pid, done, func() float64 { return sent.progress(n) })
 	if err := cmd.Wait(); err != nil && cmd.ProcessState.ExitCode() < 0 {
