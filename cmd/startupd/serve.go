@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"syscall"
 
@@ -93,12 +94,22 @@ func (f *serveFlags) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	saveMemory()
 	a, err := app.New(o)
 	if err != nil {
 		return err
 	}
+	debug.FreeOSMemory() // what was needed to read the profiles
 	o.Log.Info("startupd begins", zap.String("version", o.Version), zap.String("revision", o.Revision))
 	return runApp(ctx, a)
+}
+
+// saveMemory makes the collector run more often: the daemon's memory is small
+// and so is the work, and the rest of the host's is for the engine.
+func saveMemory() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(50)
+	}
 }
 
 func (f *serveFlags) options() (app.Options, error) {
