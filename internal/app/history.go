@@ -3,6 +3,8 @@ package app
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -192,10 +194,23 @@ func (h *historian) run(ctx context.Context, snaps <-chan *phases.Snapshot, emit
 // write writes the queue until it is empty or a write fails. Its error is
 // emit's.
 func (h *historian) write(ctx context.Context, emit Emit) error {
+	changed := map[string]bool{}
+	h.writeQueue(ctx, changed)
+	// A crash loop writes faster than it is worth to count anew.
+	for _, target := range slices.Sorted(maps.Keys(changed)) {
+		if err := h.tell(ctx, target, emit); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeQueue notes the targets whose history is another one now.
+func (h *historian) writeQueue(ctx context.Context, news map[string]bool) {
 	for !h.off {
 		f, ok := h.next()
 		if !ok {
-			return nil
+			return
 		}
 		changed, err := h.put(ctx, f)
 		if errors.Is(err, history.ErrDamaged) && h.setAside(err) {
@@ -204,16 +219,13 @@ func (h *historian) write(ctx context.Context, emit Emit) error {
 		if err != nil {
 			h.complain(err)
 			h.putBack(f)
-			return nil
+			return
 		}
 		h.recovered()
 		if changed {
-			if err := h.tell(ctx, f.target, emit); err != nil {
-				return err
-			}
+			news[f.target] = true
 		}
 	}
-	return nil
 }
 
 func (h *historian) put(ctx context.Context, f finished) (changed bool, err error) {

@@ -215,6 +215,10 @@ func merge(earlier, later Record) Record {
 	out.Arguments = orMap(out.Arguments, other.Arguments)
 	out.Versions = orMap(out.Versions, other.Versions)
 	out.GPUPlateauBytes = orMap(out.GPUPlateauBytes, other.GPUPlateauBytes)
+	if out.Outcome == other.Outcome && len(out.Findings) < len(other.Findings) {
+		// The journal has lost a part of the log since.
+		out.Findings, out.RootCause, out.Phases, out.Steps = other.Findings, other.RootCause, other.Phases, other.Steps
+	}
 	if out.WeightBytes == nil {
 		out.WeightBytes = other.WeightBytes
 	}
