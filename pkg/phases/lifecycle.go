@@ -19,6 +19,7 @@ func (m *Machine) begin(at event.Stamp, invocation string, generation int) {
 		}
 	}
 	m.cur = next
+	next.triage.Share(&m.memo)
 	next.triage.Baseline(m.baselineOf(next))
 	m.omit()
 	// The probe tells changes: a port that was closed before is closed now.

@@ -70,6 +70,7 @@ type Machine struct {
 	// none. baseline is what history knows; nil for nothing.
 	failure  *triage.RootCause
 	baseline *event.Baseline
+	memo     triage.Memo
 	past     ring
 
 	counters    Counters

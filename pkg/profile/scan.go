@@ -55,8 +55,10 @@ type Record struct {
 	Done, Total float64
 	HasProgress bool
 
-	// found are the places of the rule's captures; nil until asked for.
+	// found are the places of the rule's captures; nil until asked for. memo keeps
+	// them for the next record with the same message; nil when it is not kept.
 	found [][]int
+	memo  *memoEntry
 }
 
 // Scanner reads lines by a profile. It must not be used by two goroutines at a
@@ -66,11 +68,12 @@ type Scanner struct {
 	rec  Record
 	head header
 	bits []uint64
+	memo memo
 }
 
 // NewScanner returns a Scanner of the profile.
 func (p *Profile) NewScanner() *Scanner {
-	return &Scanner{p: p, bits: make([]uint64, (len(p.Rules)+63)/64)}
+	return &Scanner{p: p, bits: make([]uint64, (len(p.Rules)+63)/64), memo: newMemo()}
 }
 
 // Scan takes one physical line, already without ANSI sequences, and yields the
@@ -119,12 +122,22 @@ func (s *Scanner) scanRecord(text string, pos int, known bool) {
 		break
 	}
 	s.rec.Message = g.cutSuffix(message)
-	if s.rec.Kind == KindRaw || s.rec.Level >= LevelError {
+	raw := s.rec.Kind == KindRaw || s.rec.Level >= LevelError
+	if raw {
 		s.rec.Message = ungroup(s.rec.Message)
+	}
+	known, keep := s.memo.recall(&s.rec, s.p.ProcessRole(s.rec.Process))
+	if known {
+		return
+	}
+	if raw {
 		s.rec.Exception = exceptionType(s.rec.Message)
 	}
 	s.pick(indexes)
 	s.rec.readProgress()
+	if keep != nil {
+		keep.store(&s.rec)
+	}
 }
 
 // indexes returns those of the rules that a record of this kind can match.
@@ -168,7 +181,7 @@ func (s *Scanner) ScanKernel(text string) *Record {
 // As returns a copy of the record that matches another of its rules.
 func (r *Record) As(rule *Rule) *Record {
 	c := *r
-	c.Rule, c.Conditional, c.found = rule, nil, nil
+	c.Rule, c.Conditional, c.found, c.memo = rule, nil, nil, nil
 	return &c
 }
 
@@ -249,6 +262,9 @@ func (r *Record) findCaptures() {
 	}
 	for _, re := range r.Rule.expressions() {
 		r.found = append(r.found, re.FindStringSubmatchIndex(r.Message))
+	}
+	if r.memo != nil {
+		r.memo.found = r.found
 	}
 }
 

@@ -177,19 +177,19 @@ func (t *Tracker) present() []*finding {
 	if len(t.open) == 0 {
 		return t.findings
 	}
-	now := Tracker{rules: t.rules, seq: t.seq, wrappers: t.wrappers, index: maps.Clone(t.index), findings: slices.Clone(t.findings)}
+	now := Tracker{rules: t.rules, seq: t.seq, wrappers: t.wrappers, memo: t.memo, index: maps.Clone(t.index), findings: slices.Clone(t.findings)}
 	for _, key := range t.order {
 		f := t.open[key].finding(key)
 		if f == nil {
 			continue
 		}
-		if old := now.index[f.id()]; old != nil {
+		if old := now.index[f.id(t.memo)]; old != nil {
 			// A copy, as the record is still open.
 			c := *old
 			c.pub.Processes, c.pub.Lines = slices.Clone(c.pub.Processes), slices.Clone(c.pub.Lines)
 			c.origins = slices.Clone(c.origins)
 			now.findings[slices.Index(now.findings, old)] = &c
-			now.index[f.id()] = &c
+			now.index[f.id(t.memo)] = &c
 		}
 		now.keep(f)
 	}

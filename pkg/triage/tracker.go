@@ -41,7 +41,12 @@ type Tracker struct {
 	// cache is the last Judgement; nil when something has changed since.
 	cache *Judgement
 	asked Question
+	// memo is shared by Trackers; nil for none.
+	memo *Memo
 }
+
+// Share makes the Tracker use a Memo that others use too.
+func (t *Tracker) Share(m *Memo) { t.memo = m }
 
 // streamKey tells the streams of lines apart.
 type streamKey struct {
@@ -341,7 +346,7 @@ func (rec *record) finding(key streamKey) *finding {
 }
 
 // id is what makes two findings the same error.
-func (f *finding) id() string {
+func (f *finding) id(m *Memo) string {
 	if f.key == "" {
 		kind := "!"
 		switch {
@@ -352,7 +357,7 @@ func (f *finding) id() string {
 		}
 		last := f.pub.Exception[strings.LastIndexByte(f.pub.Exception, '.')+1:]
 		message := strings.TrimPrefix(f.pub.Message, f.pub.Exception+": ")
-		f.key = kind + "\x00" + f.pub.Class + "\x00" + last + "\x00" + MaskMessage(message)
+		f.key = kind + "\x00" + f.pub.Class + "\x00" + last + "\x00" + m.mask(message)
 	}
 	return f.key
 }
@@ -362,7 +367,7 @@ func (t *Tracker) keep(f *finding) {
 	if t.index == nil {
 		t.index = map[string]*finding{}
 	}
-	if old := t.index[f.id()]; old != nil {
+	if old := t.index[f.id(t.memo)]; old != nil {
 		if old.seq <= f.seq {
 			old.join(f)
 			return
@@ -373,8 +378,8 @@ func (t *Tracker) keep(f *finding) {
 	} else if len(t.findings) == maxFindings && !t.makeRoom(f) {
 		return
 	}
-	f.pub.Fingerprint = Fingerprint(f.pub.Exception, f.frames, f.pub.Message)
-	t.index[f.id()] = f
+	f.pub.Fingerprint = t.memo.fingerprint(f.pub.Exception, f.frames, f.pub.Message)
+	t.index[f.id(t.memo)] = f
 	at, _ := slices.BinarySearchFunc(t.findings, f, func(a, b *finding) int { return a.seq - b.seq })
 	t.findings = slices.Insert(t.findings, at, f)
 }
@@ -398,7 +403,7 @@ func (t *Tracker) makeRoom(f *finding) bool {
 	if worth(o) >= worth(f) {
 		return false
 	}
-	delete(t.index, o.id())
+	delete(t.index, o.id(t.memo))
 	t.findings = slices.Delete(t.findings, least, least+1)
 	return true
 }
