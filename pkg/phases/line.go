@@ -1,6 +1,7 @@
 package phases
 
 import (
+	"hash/fnv"
 	"slices"
 	"strconv"
 	"strings"
@@ -225,8 +226,14 @@ func (s *startup) news(r *profile.Record) bool {
 		return false
 	}
 	value := 0.0
-	if r.HasProgress {
+	switch {
+	case r.HasProgress:
 		value = r.Done
+	case r.Rule.Hang != "":
+		// One graph after the other is captured, say: other words are another one.
+		h := fnv.New32a()
+		_, _ = h.Write([]byte(r.Message))
+		value = float64(h.Sum32())
 	}
 	k := told{rule: r.Rule.ID, process: r.Process}
 	if old, ok := s.told[k]; ok && old == value {

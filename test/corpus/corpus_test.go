@@ -47,16 +47,16 @@ type expect struct {
 	// ObservedAfter is in seconds; 0 leaves "now" at the last line.
 	ObservedAfter int        `yaml:"observed_after_s"`
 	Root          *rootLabel `yaml:"root_cause"`
+	ClassAccept   []string   `yaml:"class_accept"`
 	Symptoms      []int      `yaml:"symptoms"`
 	Benign        []int      `yaml:"benign"`
 }
 
 type rootLabel struct {
-	Class       string   `yaml:"class"`
-	ClassAccept []string `yaml:"class_accept"`
-	Line        int      `yaml:"line"`
-	Repeats     []int    `yaml:"repeats"`
-	Message     string   `yaml:"message_contains"`
+	Class   string `yaml:"class"`
+	Line    int    `yaml:"line"`
+	Repeats []int  `yaml:"repeats"`
+	Message string `yaml:"message_contains"`
 }
 
 // answer is the part of schema startupd.explain/v1 that is scored.
@@ -140,7 +140,7 @@ func (s scores) judge(e expect, got startup) (wrong []string) {
 	}
 	place := e.Root.at(claim)
 	mark("place", place)
-	mark("cause", place && (claim.Class == e.Root.Class || slices.Contains(e.Root.ClassAccept, claim.Class)))
+	mark("cause", place && (claim.Class == e.Root.Class || slices.Contains(e.ClassAccept, claim.Class)))
 	if e.Outcome == "failed" {
 		mark("symptom", !slices.Contains(e.Symptoms, claim.Line) && !slices.Contains(e.Benign, claim.Line))
 	}
