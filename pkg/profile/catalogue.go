@@ -48,6 +48,7 @@ func (p *Profile) addShared(shared *document) error {
 		if err != nil {
 			return d.fault(err)
 		}
+		r.Shared = true
 		p.Rules = append(p.Rules, r)
 	}
 	return nil

@@ -72,6 +72,8 @@ const (
 type Rule struct {
 	ID   string
 	Role Role
+	// Shared marks a rule of the catalogue that all engines have.
+	Shared bool
 	// Phase and Step are opened or closed by the line; "" keeps the present one.
 	Phase, Step string
 	// Class is the class of a cause, or of what a benign line or a wrapper

@@ -38,6 +38,9 @@ func engineWords(t *testing.T) vocabulary {
 	for _, p := range set.Profiles() {
 		v.names = append(v.names, strings.ToLower(p.Engine))
 		for _, r := range p.Rules {
+			if r.Shared {
+				continue
+			}
 			for _, expr := range append([]string{r.Regex}, r.Extract...) {
 				v.wording = append(v.wording, distinctive(t, expr)...)
 			}
