@@ -131,7 +131,10 @@ func (n *narrator) changed(snap *phases.Snapshot) {
 // details are what is worth reading beside the phase.
 func details(s *phases.Startup) []string {
 	var parts []string
-	if s.Reason != "" {
+	switch {
+	case s.RootCause != nil:
+		parts = append(parts, s.RootCause.Class+": "+s.RootCause.Message)
+	case s.Reason != "":
 		parts = append(parts, s.Reason)
 	}
 	if s.Stalled {

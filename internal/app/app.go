@@ -57,7 +57,7 @@ func New(o Options) (*App, error) {
 	a.settings.Store(s)
 	a.saver = newSaver(o.StateDir, o.Clock, o.Log)
 	a.history = newHistorian(&o)
-	a.host = phases.NewHost(phases.HostOptions{Journal: o.Feeds == nil, Resolve: a.resolve, Finished: a.history.finished()}, s.configs(a.saver.state.Installed)...)
+	a.host = phases.NewHost(phases.HostOptions{Journal: o.Feeds == nil, Foreign: o.Journal.Dir != "", Resolve: a.resolve, Finished: a.history.finished()}, s.configs(a.saver.state.Installed)...)
 	a.host.Restore(a.saver.state.Saved)
 	a.loop = monitor.New(monitor.Options{Host: a.host, Clock: o.Clock, OnTurn: a.turn})
 	a.turn()

@@ -74,6 +74,9 @@ func refused(head []byte) string {
 	if head[0] == '{' && bytes.Contains(head, []byte(`"__REALTIME_TIMESTAMP"`)) {
 		return "is journalctl's JSON: use journalctl -o export"
 	}
+	if bytes.HasPrefix(head, []byte(`{"log":"`)) {
+		return "is Docker's own file of a container's log: docker logs -t CONTAINER 2>&1 | startupd explain -"
+	}
 	odd := 0
 	for _, c := range head {
 		if c < ' ' && c != '\n' && c != '\r' && c != '\t' && c != 0x1b && c != '\b' {

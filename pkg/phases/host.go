@@ -12,6 +12,9 @@ type HostOptions struct {
 	// Journal says that a journal source will come. Until it has read the past,
 	// or has said that it can't, what other sources see of the present waits.
 	Journal bool
+	// Foreign says that the journal may be of another host: its boots say nothing of
+	// this host's, by which watermarks are stamped.
+	Foreign bool
 	// Resolve configures a target that turns up later (a unit that matches a
 	// glob); nil, or false, means that its events are dropped.
 	Resolve func(target string) (Config, bool)
@@ -71,7 +74,7 @@ func (h *Host) SetTargets(targets []Config) {
 func (h *Host) put(m *Machine, cfg Config) *Machine {
 	if m == nil {
 		m = NewMachine(cfg)
-		m.finished = h.opts.Finished
+		m.finished, m.foreign = h.opts.Finished, h.opts.Foreign
 		if s, ok := h.saved[cfg.Name]; ok {
 			m.restore(s)
 		}

@@ -148,7 +148,9 @@ func (m *Machine) nextGeneration(r *profile.Record, at event.Stamp) {
 	}
 	gone := !s.running() && !s.serving() || s.stopLine || s.exited
 	late := m.cfg.Text && rank(s.phase()) >= rank(Load)
-	other := s.bannerPID == 0 || pid == 0 || s.bannerPID != pid
+	// The same pid may come again (in a container it is always 1): then it says what
+	// is said once a start for the second time.
+	other := s.bannerPID == 0 || pid == 0 || s.bannerPID != pid || s.seen[r.Rule.ID]
 	if other && len(s.seen) > 0 && (gone || late) && !at.Before(s.over()) {
 		invocation, generation := s.pub.Invocation, s.pub.Generation+1
 		if invocation == "" && m.line.Invocation != "" {
@@ -333,7 +335,8 @@ func (m *Machine) readyByLog(ev Evidence) {
 // keepLastLine remembers what each process said last.
 func (m *Machine) keepLastLine(r *profile.Record) {
 	s := m.cur
-	if !s.running() || r.Message == "" {
+	ends := s.pub.Outcome == OutcomeFailed && !s.final
+	if !s.running() && !ends || r.Message == "" {
 		return
 	}
 	name := r.Process
@@ -342,6 +345,9 @@ func (m *Machine) keepLastLine(r *profile.Record) {
 	}
 	if _, known := s.pub.LastLine[triage.Clip(name, maxName)]; known || len(s.pub.LastLine) < maxProcesses {
 		s.pub.LastLine[triage.Clip(name, maxName)] = clip(r.Message)
+		if ends {
+			s.triage.Touch()
+		}
 	}
 }
 

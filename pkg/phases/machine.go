@@ -44,6 +44,9 @@ type Machine struct {
 	// record is Scan's callback, made once so that a line costs no closure.
 	record func(*profile.Record)
 
+	// foreign is HostOptions.Foreign.
+	foreign bool
+
 	// now is the newest event's time, read that of the last entry of the log, line
 	// the line that is being scanned.
 	now, read event.Stamp
@@ -209,7 +212,9 @@ func (m *Machine) dispatch(ev event.Event) {
 	case *event.HostSample:
 		m.onVitals(d, ev.At)
 	case *event.Watermark:
-		m.rebooted(ev.At)
+		if !m.foreign {
+			m.rebooted(ev.At)
+		}
 		if m.cur != nil && m.cur.final {
 			m.tally(m.cur) // errors of a server that goes on
 		}

@@ -160,6 +160,9 @@ func (t *Tracker) Judge(p *profile.Profile, q Question) *Judgement {
 	return j
 }
 
+// Touch drops what was judged, as the last lines have changed since.
+func (t *Tracker) Touch() { t.cache = nil }
+
 func advise(p *profile.Profile, class string) (string, *bool) {
 	if p == nil {
 		return "", nil

@@ -151,7 +151,7 @@ func (rec *record) continues(r *profile.Record) bool {
 	}
 	if rec.header != "" {
 		// One without a time or a place can be of any record.
-		return r.Header == rec.header && strings.ContainsAny(rec.header, "0123456789")
+		return strings.TrimRight(r.Header, " ") == rec.header && strings.ContainsAny(rec.header, "0123456789")
 	}
 	switch {
 	case isTraceback(r):

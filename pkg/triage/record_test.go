@@ -290,3 +290,21 @@ suspect unknown 1 something odd
 cause gpu_oom 1 torch.OutOfMemoryError: Tried to allocate 4GiB
 `)
 }
+
+// The journal's reader takes the blank at a line's end away, also that of an
+// empty line's header.
+func TestLoggedChainWithEmptyLines(t *testing.T) {
+	l := newLog(t).read(`
+(Core pid=20) ERROR 12:00:00 [core.py:1] Traceback (most recent call last):
+(Core pid=20) ERROR 12:00:00 [core.py:1]   File "/x/a.py", line 1, in f
+(Core pid=20) ERROR 12:00:00 [core.py:1] torch.OutOfMemoryError: Tried to allocate 4GiB
+(Core pid=20) ERROR 12:00:00 [core.py:1]
+(Core pid=20) ERROR 12:00:00 [core.py:1] The above exception was the direct cause of the following exception:
+(Core pid=20) ERROR 12:00:00 [core.py:1]
+(Core pid=20) ERROR 12:00:00 [core.py:1] Traceback (most recent call last):
+(Core pid=20) ERROR 12:00:00 [core.py:1]   File "/x/b.py", line 1, in g
+(Core pid=20) ERROR 12:00:00 [core.py:1] ValueError: who knows
+`)
+	l.want("gpu_oom", "torch.OutOfMemoryError: Tried to allocate 4GiB", "Core", 3)
+	l.wantFindings("\ncause gpu_oom 1 torch.OutOfMemoryError: Tried to allocate 4GiB\n")
+}

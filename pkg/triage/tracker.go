@@ -186,7 +186,7 @@ func (t *Tracker) begin(key streamKey, r *profile.Record, at Place) *record {
 	key = key.clone()
 	t.seq++
 	rec := &record{
-		header: strings.Clone(r.Header), level: r.Level, first: at, process: t.process(r, at), seq: t.seq,
+		header: strings.Clone(strings.TrimRight(r.Header, " ")), level: r.Level, first: at, process: t.process(r, at), seq: t.seq,
 	}
 	if t.open == nil {
 		t.open = map[streamKey]*record{}
