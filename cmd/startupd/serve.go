@@ -108,7 +108,7 @@ func (f *serveFlags) run(ctx context.Context) error {
 // and so is the work, and the rest of the host's is for the engine.
 func saveMemory() {
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(50)
+		debug.SetGCPercent(25)
 	}
 }
 

@@ -32,7 +32,7 @@ type automaton struct {
 
 // maxText is how much of a text is looked for, in bytes: it keeps the tables
 // small.
-const maxText = 12
+const maxText = 8
 
 // maxStates bounds the tables: a megabyte or two of them.
 const maxStates = 1 << 15

@@ -6,7 +6,7 @@ const (
 	// memoSize is how many messages a Scanner remembers.
 	memoSize = 1024
 	// maxMemo bounds a message that is worth to be remembered, in bytes.
-	maxMemo = 1024
+	maxMemo = 4096
 )
 
 // memo remembers what messages mean: ranks and restarts say the same again and
