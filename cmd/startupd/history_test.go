@@ -17,7 +17,7 @@ import (
 
 func TestHistoryScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
-		Dir: "testdata/history", Deadline: time.Now().Add(time.Minute), UpdateScripts: os.Getenv("UPDATE_SCRIPTS") != "",
+		Dir: "testdata/history", Deadline: time.Now().Add(5 * time.Minute), UpdateScripts: os.Getenv("UPDATE_SCRIPTS") != "",
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "keep": keep, "lock": lock},
 	})
 }

@@ -24,7 +24,7 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		// A command that should have ended must not hold the suite up.
-		Deadline:      time.Now().Add(time.Minute),
+		Deadline:      time.Now().Add(5 * time.Minute),
 		UpdateScripts: os.Getenv("UPDATE_SCRIPTS") != "",
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("TAKEN", taken.Addr().String())
