@@ -169,16 +169,7 @@ func (m *markdown) phases(list []Phase) {
 	m.line("| phase | entered (UTC) | took | evidence |")
 	m.line("|---|---|---|---|")
 	for _, p := range list {
-		entered, took := "-", "-"
-		if p.Entered != nil {
-			entered = p.Entered.Format(time.TimeOnly)
-		}
-		if p.Seconds != nil {
-			took = seconds(*p.Seconds)
-		}
-		if p.Skipped {
-			took = "skipped"
-		}
+		entered, took := p.columns()
 		evidence := p.Evidence.text()
 		if evidence != "-" {
 			evidence = cell(code(evidence))

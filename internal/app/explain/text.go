@@ -133,20 +133,27 @@ func (s *Startup) after(format string) string {
 	return fmt.Sprintf(format, brief(sum))
 }
 
+// columns are when a phase was entered and how long it took, for people; "-" is
+// not known.
+func (p *Phase) columns() (entered, took string) {
+	entered, took = "-", "-"
+	if p.Entered != nil {
+		entered = p.Entered.Format(time.TimeOnly)
+	}
+	switch {
+	case p.Skipped:
+		took = "skipped"
+	case p.Seconds != nil:
+		took = seconds(*p.Seconds)
+	}
+	return entered, took
+}
+
 func (p *page) table(phases []Phase) {
 	w := tabwriter.NewWriter(p, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "  PHASE\tENTERED\tTOOK\tEVIDENCE")
 	for _, ph := range phases {
-		entered, took := "-", "-"
-		if ph.Entered != nil {
-			entered = ph.Entered.Format(time.TimeOnly)
-		}
-		if ph.Seconds != nil {
-			took = seconds(*ph.Seconds)
-		}
-		if ph.Skipped {
-			took = "skipped"
-		}
+		entered, took := ph.columns()
 		fmt.Fprintf(w, "  %s\t%s\t%s\t%s\n", ph.Phase, entered, took, cut(ph.Evidence.text(), p.opts.width()-evidenceAt))
 	}
 	// A strings.Builder takes everything.
