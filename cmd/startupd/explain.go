@@ -55,6 +55,7 @@ func (f *explainFlags) run(ctx context.Context) error {
 	if err := f.check(); err != nil {
 		return &exitError{exitUsage, err}
 	}
+	collectAt(200) // it is soon over, and somebody waits for it
 	set, err := app.LoadProfiles(f.profiles)
 	if err != nil {
 		return err

@@ -94,7 +94,8 @@ func (f *serveFlags) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	saveMemory()
+	// The daemon's memory is small and so is its work: the rest is the engine's.
+	collectAt(25)
 	a, err := app.New(o)
 	if err != nil {
 		return err
@@ -104,11 +105,11 @@ func (f *serveFlags) run(ctx context.Context) error {
 	return runApp(ctx, a)
 }
 
-// saveMemory makes the collector run more often: the daemon's memory is small
-// and so is the work, and the rest of the host's is for the engine.
-func saveMemory() {
+// collectAt sets how much the heap grows, in percent, before garbage is collected,
+// unless the user has said so by GOGC.
+func collectAt(percent int) {
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(25)
+		debug.SetGCPercent(percent)
 	}
 }
 
