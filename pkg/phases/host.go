@@ -21,6 +21,24 @@ type HostOptions struct {
 	// Finished is given each startup once it is final, and again when the service
 	// of one that served has ended; nil when nobody keeps them.
 	Finished func(target string, s *Startup)
+	// Transition is given each change of a target's state as it is applied, also
+	// of those that no snapshot shows because the next follows at once; nil when
+	// nobody listens. It must not block.
+	Transition func(Transition)
+}
+
+// Transition is a target's change of state.
+type Transition struct {
+	Target string
+	// Invocation and Generation are the startup's, Began when it began; zero when
+	// there is none.
+	Invocation string
+	Generation int
+	Began      event.Stamp
+	From, To   State
+	At         event.Stamp
+	// Replayed says that an earlier run of the daemon had applied it already.
+	Replayed bool
 }
 
 // Host holds the machines of a host's targets, and what they share. It is not
@@ -74,7 +92,7 @@ func (h *Host) SetTargets(targets []Config) {
 func (h *Host) put(m *Machine, cfg Config) *Machine {
 	if m == nil {
 		m = NewMachine(cfg)
-		m.finished, m.foreign = h.opts.Finished, h.opts.Foreign
+		m.finished, m.transition, m.foreign = h.opts.Finished, h.opts.Transition, h.opts.Foreign
 		if s, ok := h.saved[cfg.Name]; ok {
 			m.restore(s)
 		}

@@ -40,7 +40,9 @@ type Machine struct {
 	profile *profile.Profile
 	// finished is HostOptions.Finished.
 	finished func(target string, s *Startup)
-	scans    []scan
+	// transition is HostOptions.Transition.
+	transition func(Transition)
+	scans      []scan
 	// record is Scan's callback, made once so that a line costs no closure.
 	record func(*profile.Record)
 
@@ -225,9 +227,18 @@ func (m *Machine) dispatch(ev event.Event) {
 }
 
 func (m *Machine) setState(s State, at event.Stamp) {
-	if m.state != s {
-		m.state, m.since = s, at
+	if m.state == s {
+		return
 	}
+	t := Transition{Target: m.cfg.Name, From: m.state, To: s, At: at, Replayed: m.replayed}
+	m.state, m.since = s, at
+	if m.transition == nil {
+		return
+	}
+	if c := m.cur; c != nil {
+		t.Invocation, t.Generation, t.Began = c.pub.Invocation, c.pub.Generation, c.pub.Began
+	}
+	m.transition(t)
 }
 
 // expire does what the time that has passed asks for.
