@@ -9,6 +9,8 @@ MAKEFLAGS   += --warn-undefined-variables --no-print-directory
 GO      ?= go
 DESTDIR ?=
 PREFIX  ?= /usr
+# Where packages are put.
+DIST    ?= dist
 # How many seconds all fuzz targets take together.
 FUZZ_SECONDS ?= 60
 # Arguments for `make demo`.
@@ -29,7 +31,7 @@ CGO_CFLAGS ?= -O2 -g
 override CGO_CFLAGS := $(filter-out $(NO_DEPRECATED),$(CGO_CFLAGS)) $(NO_DEPRECATED)
 export CGO_CFLAGS
 
-E2E := ./test/e2e
+E2E := ./test/e2e ./test/packages
 
 .PHONY: help
 help: ## List the targets.
@@ -54,6 +56,7 @@ test: deps ## Install what is needed, then run everything that CI runs.
 	$(MAKE) corpus
 	$(MAKE) parity
 	$(MAKE) e2e
+	$(MAKE) browser
 	$(MAKE) fuzz
 	$(MAKE) bench-smoke
 
@@ -76,7 +79,11 @@ parity: ## The same verdict in pieces, replayed, live and from journal files.
 
 .PHONY: e2e
 e2e: ## The daemon under a real systemd in a container (root).
-	$(GO) test -count=1 -timeout 15m -tags 'e2e $(TAGS)' $(E2E)
+	$(GO) test -count=1 -p 1 -timeout 15m -tags 'e2e $(TAGS)' $(E2E)
+
+.PHONY: browser
+browser: ## The page in a real Chromium.
+	$(GO) test -count=1 -timeout 10m -tags browser ./test/browser
 
 .PHONY: fuzz
 fuzz: ## Fuzz the decoders and loaders for FUZZ_SECONDS in all.
@@ -100,13 +107,25 @@ gpu: ## The tests that need an NVIDIA driver and a GPU.
 golden: ## Rewrite the golden files; review the diff.
 	scripts/golden
 
+.PHONY: pictures
+pictures: build ## Draw the terminal pictures of docs/images (six minutes).
+	GO='$(GO)' scripts/pictures
+
 .PHONY: install
-install: build ## Install under DESTDIR: binary, unit, user, defaults.
+install: build ## Install under DESTDIR: binary, unit, user, defaults, manual, completions.
 	install -D -m 0755 bin/startupd $(DESTDIR)$(PREFIX)/bin/startupd
+	bin/startupd man --dir $(DESTDIR)$(PREFIX)/share/man/man1
+	bin/startupd completion bash | install -D -m 0644 /dev/stdin $(DESTDIR)$(PREFIX)/share/bash-completion/completions/startupd
+	bin/startupd completion zsh | install -D -m 0644 /dev/stdin $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_startupd
+	bin/startupd completion fish | install -D -m 0644 /dev/stdin $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/startupd.fish
 	install -D -m 0644 deploy/systemd/startupd.service $(DESTDIR)$(PREFIX)/lib/systemd/system/startupd.service
 	install -D -m 0644 deploy/systemd/sysusers.d/startupd.conf $(DESTDIR)$(PREFIX)/lib/sysusers.d/startupd.conf
 	test -e $(DESTDIR)/etc/default/startupd || install -D -m 0644 deploy/systemd/startupd.default $(DESTDIR)/etc/default/startupd
 
+.PHONY: package
+package: ## Build dist/*.deb and dist/*.rpm of GOARCH.
+	GO='$(GO)' VERSION='$(VERSION)' TAGS='$(TAGS)' LDFLAGS='$(LDFLAGS)' DIST='$(DIST)' scripts/package
+
 .PHONY: clean
 clean: ## Remove what was built.
-	rm -rf bin
+	rm -rf bin dist

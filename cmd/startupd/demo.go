@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -19,11 +21,12 @@ import (
 )
 
 type demoFlags struct {
-	speed float64
-	exit  bool
-	web   *web.FlagConfig
-	log   logFlags
-	std   streams
+	speed  float64
+	exit   bool
+	socket string
+	web    *web.FlagConfig
+	log    logFlags
+	std    streams
 }
 
 func demoCommand(cli *kingpin.Application, log logFlags, std streams) command {
@@ -31,6 +34,7 @@ func demoCommand(cli *kingpin.Application, log logFlags, std streams) command {
 	cmd := cli.Command("demo", "Play a recorded restart through the real pipeline: no GPU, no systemd, no root.")
 	cmd.Flag("speed", "How many times faster than recorded.").Default("20").Float64Var(&f.speed)
 	cmd.Flag("exit-after-end", "End when the recording ends, instead of at Ctrl-C.").BoolVar(&f.exit)
+	cmd.Flag("api.socket", "Unix socket for watch, wait and status; in a new temporary directory by default.").PlaceHolder("FILE").StringVar(&f.socket)
 	f.web = kingpinflag.AddFlags(cmd, defaultAddress)
 	return command{name: cmd.FullCommand(), run: f.run}
 }
@@ -46,15 +50,21 @@ func (f *demoFlags) run(ctx context.Context) error {
 	if err != nil {
 		return &exitError{exitUsage, err}
 	}
-	log, err := app.NewLogger(f.std.err, f.quiet(), *f.log.format)
+	log, err := f.log.logger(f.std.err, f.quiet())
 	if err != nil {
 		return err
 	}
+	remove, err := f.ownSocket()
+	if err != nil {
+		return err
+	}
+	defer remove()
 	v, r := build()
 	show := narrator{out: f.std.out, last: map[string]string{}}
 	info := src.Info()
 	a, err := app.New(app.Options{
 		Units: info.Targets, Web: f.web, Log: log, Clock: clock, Version: v, Revision: r,
+		APISocket: f.socket, APISocketRequired: true,
 		Feeds: []app.Feed{{Name: event.SourceJournal, Run: func(ctx context.Context, emit app.Emit) error {
 			err := src.Run(ctx, emit)
 			if err == nil && f.exit {
@@ -71,6 +81,20 @@ func (f *demoFlags) run(ctx context.Context) error {
 	return runApp(ctx, a)
 }
 
+// ownSocket names a socket in a directory of this user's own, unless one was
+// asked for; remove takes the directory away.
+func (f *demoFlags) ownSocket() (remove func(), err error) {
+	if f.socket != "" {
+		return func() {}, nil
+	}
+	dir, err := os.MkdirTemp("", "startupd-demo-")
+	if err != nil {
+		return nil, fmt.Errorf("no place for the socket: %w; name one with --api.socket", err)
+	}
+	f.socket = filepath.Join(dir, "api.sock")
+	return func() { os.RemoveAll(dir) }, nil
+}
+
 // quiet keeps the listeners' messages from between the phases.
 func (f *demoFlags) quiet() string {
 	if *f.log.level == "info" {
@@ -81,6 +105,7 @@ func (f *demoFlags) quiet() string {
 
 func (f *demoFlags) greet(info demo.Info, takes time.Duration, addrs []net.Addr) {
 	fmt.Fprintf(f.std.out, "%s: %s\nAt speed %g it takes %s. Meanwhile, in another terminal:\n\n", info.Name, info.Summary, f.speed, takes.Round(time.Second))
+	fmt.Fprintf(f.std.out, "  startupd watch --api.socket=%s\n", f.socket)
 	for _, a := range addrs {
 		base := "http://" + reachable(a)
 		fmt.Fprintf(f.std.out, "  curl -s %s/metrics | grep ^startupd_\n  curl -s %s/startupz\n  open %s/ in a browser\n", base, base, base)

@@ -3,10 +3,13 @@ package main
 import (
 	"net"
 	"os"
+	"strconv"
 	"testing"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/startupd/startupd/test/fakenvml"
 )
 
 func TestMain(m *testing.M) {
@@ -19,6 +22,10 @@ func TestScripts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	nvml, err := fakenvml.Build(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
 	// The scripts run in parallel, after this function has returned.
 	t.Cleanup(func() { taken.Close() })
 	testscript.Run(t, testscript.Params{
@@ -28,6 +35,8 @@ func TestScripts(t *testing.T) {
 		UpdateScripts: os.Getenv("UPDATE_SCRIPTS") != "",
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("TAKEN", taken.Addr().String())
+			e.Setenv("TAKEN_PORT", strconv.Itoa(taken.Addr().(*net.TCPAddr).Port))
+			e.Setenv("NVML", nvml)
 			return nil
 		},
 		// exits runs startupd and compares its exit code: exits CODE ARG...

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/alecthomas/kingpin/v2"
 	"github.com/coreos/go-systemd/v22/daemon"
+	journald "github.com/coreos/go-systemd/v22/journal"
 	"github.com/prometheus/exporter-toolkit/web"
 	"github.com/prometheus/exporter-toolkit/web/kingpinflag"
 	"go.uber.org/zap"
@@ -29,9 +31,23 @@ type logFlags struct{ level, format *string }
 
 func addLogFlags(cli *kingpin.Application) logFlags {
 	return logFlags{
-		level:  cli.Flag("log.level", "Least level of startupd's own log: debug, info, warn or error.").Default("info").String(),
-		format: cli.Flag("log.format", "Form of startupd's own log: console or json.").Default("console").String(),
+		level: cli.Flag("log.level", "Least level of startupd's own log: debug, info, warn or error.").Default("info").HintOptions("debug", "info", "warn", "error").String(),
+		format: cli.Flag("log.format", "Form of startupd's own log: console, json, journal (journald adds level and time), or auto: journal where journald reads it, else console.").
+			Default("auto").HintOptions("auto", "console", "json", "journal").String(),
 	}
+}
+
+// logger returns a logger of the chosen form that writes to w.
+func (f logFlags) logger(w io.Writer, level string) (*zap.Logger, error) {
+	format := *f.format
+	if format == "auto" {
+		format = "console"
+		// An error says that it can't be told.
+		if toJournal, err := journald.StderrIsJournalStream(); err == nil && toJournal && w == os.Stderr {
+			format = "journal"
+		}
+	}
+	return app.NewLogger(w, level, format)
 }
 
 type serveFlags struct {
@@ -64,8 +80,14 @@ func (f journalFlags) reading(self string) journal.Reader {
 }
 
 func serveCommand(cli *kingpin.Application, log logFlags, std streams) command {
-	f := &serveFlags{log: log, std: std}
 	cmd := cli.Command("serve", "Watch units and serve metrics (the default).").Default()
+	f := addServeFlags(cmd, log, std)
+	return command{name: cmd.FullCommand(), run: f.run}
+}
+
+// addServeFlags adds the daemon's flags; serve and check share them.
+func addServeFlags(cmd *kingpin.CmdClause, log logFlags, std streams) *serveFlags {
+	f := &serveFlags{log: log, std: std}
 	cmd.Flag("unit", "Unit to watch; repeatable, globs allowed.").PlaceHolder("UNIT").StringsVar(&f.units)
 	cmd.Flag("config.file", "YAML file of targets; re-read on SIGHUP.").PlaceHolder("FILE").StringVar(&f.config)
 	cmd.Flag("profile.dir", "Directory of YAML profiles that add to the built-in ones.").PlaceHolder("DIR").StringVar(&f.profiles)
@@ -79,7 +101,7 @@ func serveCommand(cli *kingpin.Application, log logFlags, std streams) command {
 	cmd.Flag("web.enable-lifecycle", "Let POST /-/reload re-read the configuration.").BoolVar(&f.lifecycle)
 	cmd.Flag("api.socket", "Unix socket for the command line on this host; empty opens none.").
 		Default(filepath.Join(firstOf("RUNTIME_DIRECTORY", "/run/startupd"), "api.sock")).IsSetByUser(&f.socketSet).StringVar(&f.socket)
-	return command{name: cmd.FullCommand(), run: f.run}
+	return f
 }
 
 // firstOf returns the first directory that the service manager names in a
@@ -114,7 +136,7 @@ func collectAt(percent int) {
 }
 
 func (f *serveFlags) options() (app.Options, error) {
-	log, err := app.NewLogger(f.std.err, *f.log.level, *f.log.format)
+	log, err := f.log.logger(f.std.err, *f.log.level)
 	if err != nil {
 		return app.Options{}, err
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/startupd/startupd/pkg/event"
 	"github.com/startupd/startupd/pkg/monitor"
 	"github.com/startupd/startupd/pkg/phases"
+	"github.com/startupd/startupd/pkg/web"
 )
 
 // stopTimeout bounds a stop: what hangs is left behind and named.
@@ -29,15 +30,19 @@ const aliveFor = 10 * time.Second
 
 // App is one daemon. Make it with New and run it once.
 type App struct {
-	opt      Options
-	log      *zap.Logger
-	settings atomic.Pointer[settings]
-	host     *phases.Host
-	loop     *monitor.Loop
-	notify   *notifier
-	saver    *saver
-	history  *historian
-	live     *live
+	opt Options
+	// log leaves out what repeats too often; said is for lines that bound
+	// themselves.
+	log, said *zap.Logger
+	flood     *flood
+	settings  atomic.Pointer[settings]
+	host      *phases.Host
+	loop      *monitor.Loop
+	notify    *notifier
+	saver     *saver
+	history   *historian
+	live      *live
+	hub       *web.Hub
 	// diary is nil in a replay, whose player tells of the starts himself.
 	diary *diary
 	// turned is when the main loop last turned.
@@ -53,16 +58,21 @@ func New(o Options) (*App, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &App{opt: o, log: o.Log, notify: &notifier{send: o.Notify, log: o.Log}}
+	said, f := o.Log, &flood{}
+	o.Log = f.limit(said)
+	a := &App{opt: o, log: o.Log, said: said, flood: f, notify: &notifier{send: o.Notify, log: o.Log}}
 	a.settings.Store(s)
 	a.saver = newSaver(o.StateDir, o.Clock, o.Log)
 	a.history = newHistorian(&o)
-	a.host = phases.NewHost(phases.HostOptions{Journal: o.Feeds == nil, Foreign: o.Journal.Dir != "", Resolve: a.resolve, Finished: a.history.finished()}, s.configs(a.saver.state.Installed)...)
+	a.hub = a.newHub()
+	a.host = phases.NewHost(phases.HostOptions{
+		Journal: o.Feeds == nil, Foreign: o.Journal.Dir != "", Resolve: a.resolve, Finished: a.finished(), Transition: a.hub.Transition,
+	}, s.configs(a.saver.state.Installed)...)
 	a.host.Restore(a.saver.state.Saved)
 	a.loop = monitor.New(monitor.Options{Host: a.host, Clock: o.Clock, OnTurn: a.turn})
 	a.turn()
 	if o.Feeds == nil {
-		a.diary = newDiary(o.Log)
+		a.diary = newDiary(a.said)
 		if a.live, err = newLive(&a.opt, s, a.saver, a.serves); err != nil {
 			return nil, err
 		}
@@ -78,6 +88,7 @@ func (a *App) resolve(unit string) (phases.Config, bool) {
 func (a *App) turn() {
 	now := time.Now()
 	a.turned.Store(&now)
+	a.hub.Turned()
 }
 
 func (a *App) alive() bool { return time.Since(*a.turned.Load()) < aliveFor }
@@ -152,7 +163,9 @@ func (a *App) start(ctx context.Context, r *runner) error {
 		r.start(ctx, f.Name, func(ctx context.Context) error { return a.feed(ctx, f) })
 	}
 	r.start(ctx, "feedback", a.follow)
+	r.start(ctx, "events", func(ctx context.Context) error { return a.hub.Run(ctx, a.loop.Subscribe(ctx)) })
 	serve()
+	a.greet(addrs)
 	if a.opt.Watchdog > 0 {
 		r.start(ctx, "watchdog", func(ctx context.Context) error { return watchdog(ctx, a.opt.Watchdog, a.pulse, a.notify) })
 	}
@@ -218,8 +231,11 @@ func (a *App) apply(ctx context.Context) error {
 	return a.live.setTargets(next)
 }
 
-// listen opens the sockets. serve begins to answer on them.
+// listen opens the sockets that are asked for. serve begins to answer on them.
 func (a *App) listen(ctx context.Context, r *runner) (addrs []net.Addr, serve func(), err error) {
+	if a.opt.Web == nil && a.opt.APISocket == "" {
+		return nil, func() {}, nil
+	}
 	w, err := a.newWeb()
 	if err != nil {
 		return nil, nil, err

@@ -20,6 +20,8 @@ import (
 	"github.com/startupd/startupd/pkg/phases"
 )
 
+func nopLog() *zap.Logger { return zap.NewNop() }
+
 // script is a journal that a test writes.
 type script struct {
 	batches chan []event.Event

@@ -2,40 +2,62 @@ package app
 
 import (
 	"slices"
-	"strings"
 	"time"
-	"unicode"
 
 	"go.uber.org/zap"
+	"golang.org/x/time/rate"
 
 	"github.com/startupd/startupd/pkg/phases"
 	"github.com/startupd/startupd/pkg/triage"
 )
 
-// maxLogged bounds a log's text in startupd's own log, in runes.
-const maxLogged = 400
+const (
+	// fullStarts is how many starts of a unit are told in full however fast they
+	// come; beyond them it is one in each summaryEvery.
+	fullStarts = 10
+	// summaryEvery bounds the lines about starts that are not told in full. One
+	// that lives longer is worth its own.
+	summaryEvery = time.Minute
+)
 
 // diary writes into startupd's own log what happens to the units: a line for
-// each phase, and one for each root cause. What a snapshot repeats is not
-// written again. A nil diary writes nothing. Text of an engine's log stands in
-// fields only, which the encoder escapes.
+// each phase, and one for each root cause, all at info: warnings are for what
+// startupd itself can't do. What a snapshot repeats is not written again. In a
+// restart loop, starts that fail of the cause already told are summed up once a
+// minute. A nil diary writes nothing. Text of an engine's log stands in fields
+// only, which the encoder escapes.
 type diary struct {
 	log   *zap.Logger
+	now   func() time.Time
 	pages map[string]*page
+	// last is the newest snapshot; nil before the first.
+	last *phases.Snapshot
 }
 
-// page is what was written of one unit.
+// page is what was written of one unit, and what was held back.
 type page struct {
-	// startup is the one that the rest is about; attempt{} is none.
-	startup attempt
-	outcome phases.Outcome
-	// entered are the phases written.
-	entered       []phases.State
-	stalled, gone bool
-	loop          bool
-	// failed is the last failed startup seen, cause the last root cause written.
-	failed attempt
-	cause  told
+	story
+	// present is the startup that the unit is in, seen since; held says that it
+	// has not been written of.
+	present attempt
+	since   time.Time
+	held    bool
+	// failed is the last failed startup, end what is known of it, failedAt when
+	// it was noticed. untold says that it was held.
+	failed   attempt
+	end      *phases.Startup
+	failedAt time.Time
+	untold   bool
+	// cause is the last root cause written, known are those written since the unit
+	// restarts in a loop, which may take turns.
+	cause told
+	known []told
+	loop  bool
+	// farthest is the last phase that a start has reached since one was told in
+	// full, as an index; -1 is none.
+	farthest int
+	full     *rate.Limiter
+	left     leftOut
 }
 
 // attempt tells the startups of a unit apart.
@@ -59,269 +81,220 @@ type told struct {
 	of                        attempt
 	class, exception, message string
 	at                        time.Time
+	fingerprint               string
 }
 
-func newDiary(log *zap.Logger) *diary { return &diary{log: log, pages: map[string]*page{}} }
+func (a told) same(b told) bool {
+	if a.fingerprint != "" && a.fingerprint == b.fingerprint {
+		return a.class == b.class
+	}
+	return a.class == b.class && a.exception == b.exception && a.message == b.message
+}
+
+func newDiary(log *zap.Logger) *diary {
+	return &diary{log: log, now: time.Now, pages: map[string]*page{}}
+}
 
 // write writes what is new in a snapshot.
 func (d *diary) write(snap *phases.Snapshot) {
 	if d == nil {
 		return
 	}
+	d.last = snap
 	seen := make(map[string]*page, len(snap.Targets))
 	for i := range snap.Targets {
 		t := &snap.Targets[i]
 		p := d.pages[t.Name]
 		if p == nil {
-			p = &page{}
+			p = &page{farthest: -1, full: rate.NewLimiter(rate.Every(summaryEvery), fullStarts), left: newLeftOut(t)}
 		}
 		seen[t.Name] = p
-		log := d.log.With(zap.String("unit", t.Name))
-		p.startups(log, t)
-		p.failure(log, t)
-		p.loops(log, t)
+		p.turn(d.log.With(zap.String("unit", t.Name)), t, d.now())
 	}
 	// A unit that is no longer watched begins anew when it comes back.
 	d.pages = seen
 }
 
+// again writes what was held back and is due by now.
+func (d *diary) again() {
+	if d != nil && d.last != nil {
+		d.write(d.last)
+	}
+}
+
+// finish writes the sums that are not due yet.
+func (d *diary) finish() {
+	if d == nil || d.last == nil {
+		return
+	}
+	for i := range d.last.Targets {
+		t := &d.last.Targets[i]
+		p := d.pages[t.Name]
+		if c := t.Failure; c != nil && p.untold && p.left.last != p.failed {
+			p.left.count(p.failed, p.end, c, p.knows(p.says(c)))
+		}
+		p.left.write(d.log.With(zap.String("unit", t.Name)), t, nil)
+	}
+}
+
+func (p *page) turn(log *zap.Logger, t *phases.Target, now time.Time) {
+	if t.Startup != nil {
+		p.startups(log, t, now)
+	}
+	p.failure(log, t, now)
+	p.loops(log, t)
+	if p.due(t, now) {
+		p.sumUp(log, t)
+	}
+}
+
 // startups writes how the present startup goes on, and before that how the one
 // before ended: the next may have begun with the same event.
-func (p *page) startups(log *zap.Logger, t *phases.Target) {
+func (p *page) startups(log *zap.Logger, t *phases.Target, now time.Time) {
 	s := t.Startup
-	if s == nil {
+	if is := attemptOf(s); is != p.present {
+		if t.Last != nil && attemptOf(t.Last) == p.present && !p.held {
+			p.ending(log, t.Last, &p.left)
+		}
+		p.fails(t.Last, now)
+		p.failure(log, t, now)
+		p.present, p.since, p.held = is, now, p.holds(t, now)
+		if !p.held {
+			p.farthest = -1
+		}
+	}
+	if p.held && p.worth(t, now) {
+		p.sumUp(log, t)
+		p.held = false
+	}
+	if !p.held {
+		p.tell(log, s, &p.left)
+	}
+	p.fails(s, now)
+}
+
+// fails notes a startup that has failed.
+func (p *page) fails(s *phases.Startup, now time.Time) {
+	if s == nil || s.Outcome == phases.OutcomeNone {
 		return
 	}
-	if is := attemptOf(s); is != p.startup {
-		if t.Last != nil && attemptOf(t.Last) == p.startup {
-			p.end(log, t.Last)
-		}
-		p.begin(log, s, is)
-	} else {
-		p.phases(log, s)
-	}
-	p.end(log, s)
-	p.stall(log, s)
-}
-
-// begin opens a startup with one line, or with none where it was over before
-// anybody looked: then its end says all.
-func (p *page) begin(log *zap.Logger, s *phases.Startup, is attempt) {
-	p.startup, p.outcome, p.entered, p.stalled, p.gone = is, phases.OutcomeNone, entered(s), false, false
-	if s.Outcome != phases.OutcomeNone {
+	p.farthest = max(p.farthest, slices.Index(phases.Phases(), reached(s)))
+	is := attemptOf(s)
+	if s.Outcome != phases.OutcomeFailed || is == p.failed {
 		return
 	}
-	message := "A start begins"
-	if ph := reached(s); ph != phases.Spawn {
-		message = "A start is under way, in phase " + string(ph)
-	}
-	fields := beganAt(s)
-	if s.Invocation != "" {
-		fields = append(fields, zap.String("invocation", s.Invocation))
-	}
-	if s.Generation > 0 {
-		fields = append(fields, zap.Int("generation", s.Generation))
-	}
-	if s.AttachedLate {
-		fields = append(fields, zap.Bool("beginning_not_seen", true))
-	}
-	log.Info(message, fields...)
+	p.failed, p.end, p.failedAt = is, s, now
+	p.untold = is != p.startup && p.present != (attempt{})
 }
 
-// phases writes the phases that were entered since, and those taken back.
-func (p *page) phases(log *zap.Logger, s *phases.Startup) {
-	now := entered(s)
-	for _, ph := range now {
-		// Serving has a line of its own.
-		if ph != phases.Serving && !slices.Contains(p.entered, ph) {
-			log.Info("Phase "+string(ph), sinceBegan(s, ph)...)
-		}
+// holds says that a startup which begins is not written of for the time being:
+// the unit restarts in a loop whose cause is told, or too fast.
+func (p *page) holds(t *phases.Target, now time.Time) bool {
+	if t.RestartLoop && len(p.known) > 0 && now.Sub(p.failedAt) < summaryEvery {
+		return true
 	}
-	for _, ph := range p.entered {
-		if !slices.Contains(now, ph) {
-			log.Info("Phase "+string(ph)+" is taken back: later evidence is against it", zap.String("phase", string(reached(s))))
-		}
-	}
-	p.entered = now
+	return !p.full.AllowN(now, 1)
 }
 
-func sinceBegan(s *phases.Startup, of phases.State) []zap.Field {
-	for _, ph := range s.Phases {
-		if ph.Phase == of && !ph.Entered.IsZero() && !s.Began.IsZero() {
-			return []zap.Field{zap.Duration("after", round(ph.Entered.Sub(s.Began)))}
-		}
-	}
-	return nil
-}
-
-// end writes how the startup ended, and the end of serving.
-func (p *page) end(log *zap.Logger, s *phases.Startup) {
-	if s.Outcome == phases.OutcomeFailed {
-		p.failed = attemptOf(s)
-	}
-	if s.Outcome != p.outcome {
-		p.outcome = s.Outcome
-		why := append(durations(s), zap.String("phase", string(reached(s))), zap.String("reason", plain(s.Reason)))
-		switch s.Outcome {
-		case phases.OutcomeServing:
-			log.Info("The engine serves", append(durations(s), newErrors(s)...)...)
-		case phases.OutcomeFailed:
-			log.Warn("The start has failed", why...)
-		case phases.OutcomeStopped:
-			log.Info("The start was stopped", why...)
-		case phases.OutcomeNone:
-			log.Info("The start goes on: what ended it is taken back", zap.String("phase", string(reached(s))))
-		}
-	}
-	if s.ServingEndReason == "" || p.gone {
-		return
-	}
-	p.gone = true
-	write := log.Warn
-	if s.ServingEndReason == "stopped" {
-		write = log.Info
-	}
-	write("The engine has served and is gone", zap.String("how", s.ServingEndReason))
-}
-
-// stall writes when a startup begins or ceases to hang.
-func (p *page) stall(log *zap.Logger, s *phases.Startup) {
-	if s.Stalled == p.stalled {
-		return
-	}
-	p.stalled = s.Stalled
+// worth says that a startup held so far is written of from now on. One that has
+// failed is not: its cause decides.
+func (p *page) worth(t *phases.Target, now time.Time) bool {
+	s := t.Startup
 	switch {
-	case s.Stalled:
-		fields := []zap.Field{zap.String("phase", string(reached(s))), zap.String("reason", plain(s.StalledReason))}
-		if s.RootCause != nil {
-			fields = append(fields, causeFields(s.RootCause)...)
-		}
-		log.Warn("The start stalls", fields...)
-	case s.Outcome == phases.OutcomeNone:
-		log.Info("The start goes on", zap.String("phase", string(reached(s))))
+	case s.Outcome == phases.OutcomeFailed:
+		return false
+	case s.Stalled, now.Sub(p.since) >= summaryEvery, slices.Index(phases.Phases(), reached(s)) > p.farthest:
+		return true
 	}
+	return s.Outcome != phases.OutcomeNone && p.full.AllowN(now, 1)
 }
 
 // failure writes a root cause once the evidence is complete or the next start
 // has begun, and again when late evidence amends it.
-func (p *page) failure(log *zap.Logger, t *phases.Target) {
+func (p *page) failure(log *zap.Logger, t *phases.Target, now time.Time) {
 	c := t.Failure
 	if c == nil {
 		return
 	}
 	next := t.Startup == nil || t.Startup.Outcome != phases.OutcomeFailed
-	is := told{p.failed, c.Class, c.Exception, c.Message, c.At.Real}
+	is := p.says(c)
 	if is == p.cause || c.Provisional && !next {
 		return
+	}
+	if p.untold {
+		known := p.knows(is)
+		if known || !p.full.AllowN(now, 1) {
+			p.left.count(p.failed, p.end, c, known)
+			return
+		}
+		p.left.take(p.failed)
+		p.sumUp(log, t)
+		p.untold = false
+		tellFailed(log, p.end, &p.left)
 	}
 	message := "Root cause of the failed start"
 	if p.cause.of == is.of && p.cause != (told{}) {
 		message = "Late evidence amends the root cause of the failed start"
 	}
 	p.cause = is
-	log.Warn(message, causeFields(c)...)
+	p.known = append(p.known, is)
+	p.known = p.known[max(0, len(p.known)-maxKnown):]
+	log.Info(message, causeFields(c)...)
 }
 
-func causeFields(c *triage.RootCause) []zap.Field {
-	fields := []zap.Field{zap.String("class", c.Class)}
-	for _, f := range []struct{ key, text string }{
-		{"exception", c.Exception},
-		{"process", c.Process},
-		{"message", c.Message},
-		{"remediation", c.Remediation},
-		{"died_in", c.DiedIn},
-		{"exit_status", c.ExitStatus},
-		{"not_arrived", strings.Join(c.NotArrived, ", ")},
-		{"cursor", c.Cursor},
-	} {
-		if f.text != "" {
-			fields = append(fields, zap.String(f.key, plain(f.text)))
-		}
-	}
-	if c.Retry != nil {
-		fields = append(fields, zap.Bool("retry_can_help", *c.Retry))
-	}
-	return fields
+// maxKnown bounds the causes that are told once in a restart loop.
+const maxKnown = 32
+
+func (p *page) knows(is told) bool { return slices.ContainsFunc(p.known, is.same) }
+
+func (p *page) says(c *triage.RootCause) told {
+	return told{p.failed, c.Class, c.Exception, c.Message, c.At.Real, c.Fingerprint}
 }
 
 // loops writes when a restart loop begins and ends.
 func (p *page) loops(log *zap.Logger, t *phases.Target) {
+	if s := t.Startup; s != nil && s.Outcome == phases.OutcomeServing {
+		p.known = nil
+	}
 	if t.RestartLoop == p.loop {
 		return
 	}
 	p.loop = t.RestartLoop
 	if !p.loop {
+		p.sumUp(log, t)
 		log.Info("The restart loop is over")
 		return
 	}
-	var fields []zap.Field
+	fields := []zap.Field{zap.Duration("summed_up_every", summaryEvery)}
 	if t.Restarts != nil {
 		fields = append(fields, zap.Int("restarts", *t.Restarts))
 	}
-	log.Warn("The unit restarts in a loop: its last starts have all failed", fields...)
+	log.Info("The unit restarts in a loop: its last starts have all failed", fields...)
 }
 
-// entered are the phases that a startup has entered, in order.
-func entered(s *phases.Startup) []phases.State {
-	var out []phases.State
-	for _, ph := range s.Phases {
-		if !ph.Skipped {
-			out = append(out, ph.Phase)
-		}
+// due says that what was left out is summed up now.
+func (p *page) due(t *phases.Target, now time.Time) bool {
+	if p.left.none(t, p.waits(t)) {
+		p.left.since = time.Time{}
+		return false
 	}
-	return out
+	if p.left.since.IsZero() {
+		p.left.since = now
+	}
+	return now.Sub(p.left.since) >= summaryEvery
 }
 
-// reached is the last phase entered.
-func reached(s *phases.Startup) phases.State {
-	if all := entered(s); len(all) > 0 {
-		return all[len(all)-1]
+// waits are the outcomes of startups of which it is not decided yet whether they
+// are told or left out.
+func (p *page) waits(t *phases.Target) (open []phases.Outcome) {
+	if p.held && t.Startup != nil && t.Startup.Outcome != phases.OutcomeFailed {
+		open = append(open, t.Startup.Outcome)
 	}
-	return phases.Unknown
+	if p.untold && p.left.last != p.failed {
+		open = append(open, phases.OutcomeFailed)
+	}
+	return open
 }
 
-// durations are when the startup began, and how long the startup and its phases took.
-func durations(s *phases.Startup) []zap.Field {
-	fields := beganAt(s)
-	if s.Began.IsZero() || s.Ended.IsZero() {
-		return fields
-	}
-	fields = append(fields, zap.Duration("took", round(s.Ended.Sub(s.Began))))
-	for _, ph := range s.Phases {
-		if ph.Phase != phases.Serving && !ph.Skipped {
-			fields = append(fields, zap.Duration(string(ph.Phase), round(time.Duration(ph.Seconds*float64(time.Second)))))
-		}
-	}
-	return fields
-}
-
-func newErrors(s *phases.Startup) []zap.Field {
-	if n := s.NewErrors; n != nil && *n > 0 {
-		return []zap.Field{zap.Int("new_errors", *n)}
-	}
-	return nil
-}
-
-func beganAt(s *phases.Startup) []zap.Field {
-	if s.Began.Real.IsZero() {
-		return nil
-	}
-	return []zap.Field{zap.Time("began", s.Began.Real)}
-}
-
-func round(d time.Duration) time.Duration { return d.Round(100 * time.Millisecond) }
-
-// plain puts a text on one line, without control characters, of bounded length.
-func plain(text string) string {
-	text = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return ' '
-		}
-		return r
-	}, text)
-	text = strings.Join(strings.Fields(text), " ")
-	if r := []rune(text); len(r) > maxLogged {
-		return string(r[:maxLogged-3]) + "..."
-	}
-	return text
-}
+// sumUp writes what was left out, if anything was.
+func (p *page) sumUp(log *zap.Logger, t *phases.Target) { p.left.write(log, t, p.waits(t)) }

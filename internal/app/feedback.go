@@ -8,7 +8,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/startupd/startupd/pkg/event"
 	"github.com/startupd/startupd/pkg/health"
 	"github.com/startupd/startupd/pkg/host"
 	"github.com/startupd/startupd/pkg/phases"
@@ -104,6 +103,9 @@ func (s *settings) probe(conf Target, t phases.Target) (health.Target, bool) {
 	return p, err == nil
 }
 
+// writeDue is how often it is looked whether lines that were held back are due.
+const writeDue = 10 * time.Second
+
 // follow steers the sources and tells the service manager, as snapshots come.
 func (a *App) follow(ctx context.Context) error {
 	var last wishes
@@ -117,7 +119,10 @@ func (a *App) follow(ctx context.Context) error {
 			a.notify.say("READY=1")
 		}
 	}
-	seen := map[sourceKey]string{}
+	defer a.diary.finish()
+	sources := newSourceLog(a.said)
+	due := time.NewTicker(writeDue)
+	defer due.Stop()
 	snaps := a.loop.Subscribe(ctx)
 	for {
 		select {
@@ -125,6 +130,10 @@ func (a *App) follow(ctx context.Context) error {
 			return nil
 		case <-late:
 			ready()
+		case <-due.C:
+			sources.write(a.loop.Snapshot())
+			a.diary.again()
+			a.flood.report(a.said)
 		case snap := <-snaps:
 			if w := a.settings.Load().wish(snap); a.live != nil && !reflect.DeepEqual(w, last) {
 				last = w
@@ -134,7 +143,7 @@ func (a *App) follow(ctx context.Context) error {
 				ready()
 			}
 			a.notify.show(statusText(snap))
-			a.logSources(snap, seen)
+			sources.write(snap)
 			a.diary.write(snap)
 			if a.opt.Changed != nil {
 				a.opt.Changed(snap)
@@ -153,27 +162,4 @@ func (a *App) steer(w wishes, before string) string {
 		a.log.Warn("A target is not probed", zap.Error(err))
 	}
 	return err.Error()
-}
-
-type sourceKey struct{ source, target string }
-
-// logSources logs when a source begins or ceases to see. seen holds the states
-// that were logged. The unit's and the health source log theirs themselves.
-func (a *App) logSources(snap *phases.Snapshot, seen map[sourceKey]string) {
-	for _, s := range snap.Sources {
-		key := sourceKey{s.Source, s.Target}
-		if s.Source == event.SourceUnit || s.Source == event.SourceHealth || seen[key] == s.State {
-			continue
-		}
-		seen[key] = s.State
-		fields := []zap.Field{zap.String("source", s.Source), zap.String("state", s.State)}
-		if s.Target != "" {
-			fields = append(fields, zap.String("unit", s.Target))
-		}
-		if s.Up {
-			a.log.Info("A source is up", fields...)
-		} else {
-			a.log.Warn("A source is down: "+s.Reason, fields...)
-		}
-	}
 }

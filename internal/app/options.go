@@ -50,8 +50,8 @@ type Options struct {
 	// Feeds replace the live sources; nil means live.
 	Feeds []Feed
 
-	// Web are the addresses, TLS and passwords. Lifecycle lets POST /-/reload
-	// re-read the configuration.
+	// Web are the addresses, TLS and passwords; nil serves nothing, the socket
+	// neither. Lifecycle lets POST /-/reload re-read the configuration.
 	Web       *web.FlagConfig
 	Lifecycle bool
 	// APISocket is the unix socket for the command line; "" is none. Without

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -117,6 +118,23 @@ func newServer(h http.Handler) *http.Server {
 		ReadTimeout:       10 * time.Second,
 		WriteTimeout:      30 * time.Second,
 		IdleTimeout:       2 * time.Minute,
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			limitBuffer(c)
+			return ctx
+		},
+	}
+}
+
+// sendBuffer bounds what the kernel holds for a client that does not read: by
+// default it takes several MB before a write waits.
+const sendBuffer = 128 << 10
+
+func limitBuffer(c net.Conn) {
+	if t, ok := c.(*tls.Conn); ok {
+		c = t.NetConn()
+	}
+	if b, ok := c.(interface{ SetWriteBuffer(bytes int) error }); ok {
+		_ = b.SetWriteBuffer(sendBuffer) // without it, it is only more
 	}
 }
 

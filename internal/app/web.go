@@ -14,6 +14,9 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/startupd/startupd/pkg/exporter"
+	"github.com/startupd/startupd/pkg/phases"
+	units "github.com/startupd/startupd/pkg/web"
+	webpage "github.com/startupd/startupd/pkg/web/page"
 )
 
 // maxScrapes bounds the scrapes that are answered at once.
@@ -31,28 +34,66 @@ type webServers struct {
 }
 
 func (a *App) newWeb() (*webServers, error) {
-	if err := web.Validate(*a.opt.Web.WebConfigFile); err != nil {
-		return nil, badConfig("--web.config.file %s: %v; see the exporter-toolkit's docs/web-configuration.md", *a.opt.Web.WebConfigFile, err)
+	var secured bool
+	if flags := a.opt.Web; flags != nil {
+		if err := web.Validate(*flags.WebConfigFile); err != nil {
+			return nil, badConfig("--web.config.file %s: %v; see the exporter-toolkit's docs/web-configuration.md", *flags.WebConfigFile, err)
+		}
+		secured = *flags.WebConfigFile != ""
 	}
 	metrics, err := a.metrics()
 	if err != nil {
 		return nil, err
 	}
-	h := &api{
-		snapshot: a.loop.Snapshot, clock: a.opt.Clock, ready: a.ready, alive: a.alive, metrics: metrics, version: a.opt.Version,
+	srv := a.newUnits()
+	h := &api{ready: a.ready, alive: a.alive, metrics: metrics, units: srv}
+	h.page, err = webpage.New(webpage.Options{Status: srv.Status, Startups: srv.Startups, Memory: srv.Memory, Version: a.opt.Version})
+	if err != nil {
+		return nil, err
 	}
 	if a.opt.Lifecycle {
 		h.reload = a.Reload
 	}
-	routes, err := h.routes()
-	if err != nil {
-		return nil, err
-	}
+	routes := h.routes()
 	w := &webServers{app: a, routes: routes, guarded: routes}
-	if *a.opt.Web.WebConfigFile == "" {
-		w.guarded = loopbackOnly(routes)
+	if !secured {
+		w.guarded = loopbackOnly(ownNamesOnly(routes))
 	}
 	return w, nil
+}
+
+// newHub returns the hub of the App's events.
+func (a *App) newHub() *units.Hub {
+	return units.NewHub(units.HubOptions{
+		// The loop is made after the hub.
+		Snapshot: func() *phases.Snapshot { return a.loop.Snapshot() },
+		Clock:    a.opt.Clock, Version: a.opt.Version,
+		Dropped: func(client, why string) {
+			a.log.Warn("A stream of events is given up", zap.String("client", client), zap.String("reason", why))
+		},
+	})
+}
+
+// newUnits returns what answers about units.
+func (a *App) newUnits() *units.Server {
+	o := units.Options{Snapshot: a.loop.Snapshot, Clock: a.opt.Clock, Hub: a.hub, UnitName: UnitName}
+	if a.history.off {
+		o.NoHistory = "no history of startups is kept, and only what is in memory is listed; set --state.dir and --history.max-startups"
+	} else {
+		o.History = a.history.store
+	}
+	return units.New(o)
+}
+
+// finished is the core's HostOptions.Finished.
+func (a *App) finished() func(string, *phases.Startup) {
+	keep := a.history.finished()
+	return func(target string, s *phases.Startup) {
+		a.hub.Finished(target, s)
+		if keep != nil {
+			keep(target, s)
+		}
+	}
 }
 
 // metrics returns the handler of /metrics, with a registry of its own.
@@ -78,8 +119,10 @@ func (a *App) metrics() (http.Handler, error) {
 
 // open listens on all addresses, or on none.
 func (w *webServers) open(ctx context.Context) (err error) {
-	if w.tcp, err = listen(ctx, w.app.opt.Web); err != nil {
-		return err
+	if w.app.opt.Web != nil {
+		if w.tcp, err = listen(ctx, w.app.opt.Web); err != nil {
+			return err
+		}
 	}
 	path := w.app.opt.APISocket
 	if path == "" {
@@ -106,20 +149,29 @@ func (w *webServers) addrs() []net.Addr {
 
 // serve answers until close.
 func (w *webServers) serve(ctx context.Context, r *runner) {
-	log := slogTo(w.app.log)
+	log := quietSlog(w.app.log)
 	for _, l := range w.tcp {
 		r.start(ctx, "HTTP on "+l.Addr().String(), func(ctx context.Context) error {
 			// One server each: the toolkit puts its own handler before a server's.
-			s := newServer(w.guarded)
+			s := w.server(w.guarded)
 			return until(ctx, s, func() error { return web.Serve(l, s, w.app.opt.Web, log) })
 		})
 	}
 	if w.socket != nil {
 		r.start(ctx, "API socket", func(ctx context.Context) error {
-			s := newServer(w.routes)
+			s := w.server(w.routes)
 			return until(ctx, s, func() error { return s.Serve(w.socket) })
 		})
 	}
+}
+
+// server returns a server whose streams end when it is shut down: it would wait
+// for them. All servers go down together.
+func (w *webServers) server(h http.Handler) *http.Server {
+	s := newServer(h)
+	s.ErrorLog = httpErrors(w.app.said)
+	s.RegisterOnShutdown(w.app.hub.End)
+	return s
 }
 
 // until serves until ctx ends; requests that are being answered come to their

@@ -88,6 +88,8 @@ func newData(k Kind) (Data, error) {
 		return new(UnitState), nil
 	case KindGap:
 		return new(Gap), nil
+	case KindEarlier:
+		return new(Earlier), nil
 	case KindGPU:
 		return new(GPUSample), nil
 	case KindHealth:

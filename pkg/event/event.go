@@ -34,6 +34,7 @@ const (
 	KindUnitMessage Kind = "unit_message"
 	KindUnitState   Kind = "unit_state"
 	KindGap         Kind = "gap"
+	KindEarlier     Kind = "earlier"
 	KindGPU         Kind = "gpu"
 	KindHealth      Kind = "health"
 	KindHost        Kind = "host"

@@ -58,14 +58,22 @@ const (
 	// TimedOut: a limit of the unit's start, or its watchdog, made systemd end it.
 	TimedOut MessageKind = "timed_out"
 	Coredump MessageKind = "coredump"
+	// Precheck: our own check before the start found the host not fit. Result is
+	// the class of failure that it foresees, "" for none, and Text what it found.
+	Precheck MessageKind = "precheck"
 )
+
+// ControlProcess stands for the command of an ExecStartPre=, ExecStartPost= and
+// the like, which a text does not name.
+const ControlProcess = "control"
 
 // UnitMessage is an entry of systemd's own about a unit.
 type UnitMessage struct {
 	Message MessageKind `json:"message"`
 	// Invocation is the INVOCATION_ID field; "" when absent.
 	Invocation string `json:"invocation,omitempty"`
-	// Command is the process that exited: ExecStart is the main one.
+	// Command is the process that exited: ExecStart is the main one, and
+	// ControlProcess one of the others that a text does not name.
 	Command string `json:"command,omitempty"`
 	// ExitCode is exited, killed or dumped; "" when not told.
 	ExitCode string `json:"exit_code,omitempty"`
@@ -117,6 +125,13 @@ type Gap struct {
 	Detail     string `json:"detail,omitempty"`
 }
 
+// Earlier says that a unit's invocation was over before the present one began,
+// so that a late line of it is nothing new. It comes before a back-fill that
+// begins with the present one.
+type Earlier struct {
+	Invocation string `json:"invocation"`
+}
+
 // Watermark promises that the journal's reader has delivered every entry up to
 // the event's At. It also comes when nothing is written.
 type Watermark struct{}
@@ -132,6 +147,9 @@ func (*UnitMessage) Kind() Kind { return KindUnitMessage }
 
 // Kind implements Data.
 func (*Gap) Kind() Kind { return KindGap }
+
+// Kind implements Data.
+func (*Earlier) Kind() Kind { return KindEarlier }
 
 // Kind implements Data.
 func (*Watermark) Kind() Kind { return KindWatermark }

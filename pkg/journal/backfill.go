@@ -119,13 +119,21 @@ func (s *Source) targetsOf(specs []TargetSpec) [][]TargetSpec {
 func (s *Source) fill(ctx context.Context, target []TargetSpec, until string) (*pass, error) {
 	from := ""
 	var earliest place
+	var earlier []string
 	for _, spec := range target {
-		cursor, err := s.beginning(ctx, spec, until)
+		cursor, id, err := s.beginning(ctx, spec, until)
 		if err != nil {
 			return nil, err
 		}
 		if cursor == "" {
 			continue
+		}
+		before, err := newestInvocation(ctx, s.launcher, spec, cursor, id)
+		if err != nil {
+			return nil, err
+		}
+		if before != "" {
+			earlier = append(earlier, before)
 		}
 		at, err := parsePlace(cursor)
 		if err != nil {
@@ -138,7 +146,7 @@ func (s *Source) fill(ctx context.Context, target []TargetSpec, until string) (*
 	if from == "" {
 		return nil, nil
 	}
-	return &pass{specs: target, target: target[0].target(), from: from, until: until, replayed: true}, nil
+	return &pass{specs: target, target: target[0].target(), earlier: earlier, from: from, until: until, replayed: true}, nil
 }
 
 const linkPrefix = "invocation:"
@@ -158,11 +166,11 @@ func (s *Source) runningUnits(glob string) []string {
 }
 
 // beginning returns the cursor of the first entry of the invocation or
-// container that was present at the cursor until; "" when there is none. A
-// control group has no invocation to go back to.
-func (s *Source) beginning(ctx context.Context, spec TargetSpec, until string) (string, error) {
+// container that was present at the cursor until, and its ID; "" when there is
+// none. A control group has no invocation to go back to.
+func (s *Source) beginning(ctx context.Context, spec TargetSpec, until string) (cursor, id string, err error) {
 	if spec.Cgroup != "" {
-		return "", nil
+		return "", "", nil
 	}
 	if spec.Unit != "" {
 		// systemd keeps the present invocation's ID where anybody may read it.
@@ -170,15 +178,16 @@ func (s *Source) beginning(ctx context.Context, spec TargetSpec, until string) (
 		if err == nil {
 			from, err := s.firstOf(ctx, spec, id, until)
 			if err != nil || from != "" {
-				return from, err
+				return from, id, err
 			}
 		}
 	}
-	id, err := newestInvocation(ctx, s.launcher, spec, until, "")
+	id, err = newestInvocation(ctx, s.launcher, spec, until, "")
 	if err != nil || id == "" {
-		return "", err
+		return "", "", err
 	}
-	return s.firstOf(ctx, spec, id, until)
+	cursor, err = s.firstOf(ctx, spec, id, until)
+	return cursor, id, err
 }
 
 // firstOf returns the cursor of an invocation's first entry; "" when it lies

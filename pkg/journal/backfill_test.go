@@ -416,3 +416,32 @@ func only(all []string, target string) []string {
 	}
 	return out
 }
+
+// TestLateLineOfTheInvocationBefore: who begins to look must not take it for a
+// new start.
+func TestLateLineOfTheInvocationBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := newFakeJournal(
+			line(1, unitA, invA, "old start"),
+			manager(2, unitA, invB, idStarted, "Started"),
+			line(3, unitA, invA, "late"),
+			line(4, unitA, invB, "present start"),
+		)
+		var c collector
+		stop := run(t, fakeSource(t, j, Options{Targets: unitTargets(unitA)}), c.emit)
+		elapse(time.Second)
+		stop()
+		for _, e := range c.all() {
+			switch d := e.Data.(type) {
+			case *event.Earlier:
+				if e.Target != unitA || d.Invocation != invA || !e.Replayed {
+					t.Errorf("%+v %+v", e, d)
+				}
+				return
+			case *event.Line, *event.UnitMessage:
+				t.Fatalf("%+v comes before it is told that %s is over", d, invA)
+			}
+		}
+		t.Errorf("nothing tells that %s is over", invA)
+	})
+}

@@ -89,7 +89,7 @@ func unitText(s string) (*event.UnitMessage, bool) {
 	case strings.HasPrefix(s, "Main process exited, "):
 		return exitText(s, "ExecStart"), true
 	case strings.HasPrefix(s, "Control process exited, "):
-		return exitText(s, controlProcess), true
+		return exitText(s, event.ControlProcess), true
 	case strings.HasPrefix(s, "Failed with result '"):
 		result, _, _ := strings.Cut(strings.TrimPrefix(s, "Failed with result '"), "'")
 		return &event.UnitMessage{Message: event.FailureResult, Result: result}, true
@@ -110,17 +110,13 @@ func unitText(s string) (*event.UnitMessage, bool) {
 // timedOut says whether systemd ends the unit for a limit of its start, or for
 // its watchdog.
 func timedOut(s string) bool {
-	for _, prefix := range []string{"start operation timed out", "start-pre operation timed out", "Watchdog timeout"} {
+	for _, prefix := range []string{"start operation timed out", "start-pre operation timed out", "start-post operation timed out", "Watchdog timeout"} {
 		if strings.HasPrefix(s, prefix) {
 			return true
 		}
 	}
 	return false
 }
-
-// controlProcess stands for the command of an ExecStartPre=, ExecStartPost= and
-// the like, which a text does not name.
-const controlProcess = "control"
 
 // exitText reads "..., code=exited, status=1/FAILURE". A signal is given by its
 // name, an exit status by its number, as in the journal's EXIT_STATUS.

@@ -9,8 +9,13 @@ import (
 )
 
 // ownName is our program's: what it writes into a watched unit's journal (as
-// ExecStartPost=) is no evidence.
-const ownName = "startupd"
+// ExecStartPost=) is no evidence. Each line that it writes there begins with
+// OwnPrefix: a unit may set the identifier, and of a process that is gone
+// journald knows no executable.
+const (
+	ownName   = "startupd"
+	OwnPrefix = ownName + ": "
+)
 
 // Mapper turns entries into the events of a set of targets. It keeps small
 // caches, so one goroutine may use it at a time.
@@ -67,7 +72,7 @@ func (m *Mapper) Map(dst []event.Event, e *Entry) []event.Event {
 	case e.Has(Unreadable):
 		return append(dst, gap(lineHead{at: at}, "", event.GapCorrupt, e.Int(Unreadable)))
 	case isOwn(e):
-		return dst
+		return m.precheck(dst, e, at)
 	case e.Is(PID, "1") && e.Has(Unit):
 		return m.manager(dst, e, at)
 	case e.Is(Transport, "kernel"):
@@ -81,7 +86,7 @@ func (m *Mapper) Map(dst []event.Event, e *Entry) []event.Event {
 }
 
 func isOwn(e *Entry) bool {
-	if e.Is(SyslogIdentifier, ownName) {
+	if e.Is(SyslogIdentifier, ownName) || bytes.HasPrefix(e.Bytes(Message), []byte(OwnPrefix)) {
 		return true
 	}
 	exe := bytes.TrimSuffix(e.Bytes(Exe), []byte(" (deleted)"))

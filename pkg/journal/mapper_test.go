@@ -111,6 +111,8 @@ func TestMapperLines(t *testing.T) {
 		{"control group with a longer name", TargetSpec{Name: "pod", Cgroup: "/kubepods.slice/pod7"}, rec{5, []string{"_SYSTEMD_CGROUP=/kubepods.slice/pod77/c1.scope", "MESSAGE=m"}}, nil},
 		{"our own, by identifier", TargetSpec{Unit: unitA}, rec{5, []string{"_SYSTEMD_UNIT=" + unitA, "SYSLOG_IDENTIFIER=startupd", "MESSAGE=m"}}, nil},
 		{"our own, replaced on disk", TargetSpec{Unit: unitA}, rec{5, []string{"_SYSTEMD_UNIT=" + unitA, "_EXE=/usr/bin/startupd (deleted)", "MESSAGE=m"}}, nil},
+		{"our own, under another's identifier", TargetSpec{Unit: unitA}, rec{5, []string{"_SYSTEMD_UNIT=" + unitA, "SYSLOG_IDENTIFIER=llm", "MESSAGE=startupd: ERROR m"}}, nil},
+		{"a line about us", TargetSpec{Unit: unitA}, rec{5, []string{"_SYSTEMD_UNIT=" + unitA, "MESSAGE=see startupd: m"}}, []string{"llm.service see startupd: m"}},
 		{"pid change", TargetSpec{Unit: unitA}, rec{5, []string{"_SYSTEMD_UNIT=" + unitA, "_LINE_BREAK=pid-change", "MESSAGE=m"}}, []string{"llm.service m", "llm.service gap pid_change 1"}},
 		{"end of a stream is no gap", TargetSpec{Unit: unitA}, rec{5, []string{"_SYSTEMD_UNIT=" + unitA, "_LINE_BREAK=eof", "MESSAGE=m"}}, []string{"llm.service m"}},
 		{"unreadable entries", TargetSpec{Unit: unitA}, rec{5, []string{"__STARTUPD_UNREADABLE=3"}}, []string{" gap corrupt 3"}},

@@ -36,9 +36,11 @@ type pass struct {
 	// target is given to what concerns the whole host, so that several
 	// back-fills don't count it several times; "" leaves it.
 	target string
-	from   string // cursor; "" is the head
-	after  bool   // the entry at from is applied
-	until  string // cursor of the last entry; "" is the tail
+	// earlier are invocations of target that were over when the pass begins.
+	earlier []string
+	from    string // cursor; "" is the head
+	after   bool   // the entry at from is applied
+	until   string // cursor of the last entry; "" is the tail
 	// follow goes on at the tail. replayed marks the events. position moves the
 	// applied position.
 	follow, replayed, position bool
@@ -53,6 +55,11 @@ func (s *Source) runPass(ctx context.Context, p *pass, emit Emit) error {
 	if p.position && p.from != "" && s.lostAt != p.from {
 		if err := s.checkLoss(ctx, p, emit); err != nil {
 			return err
+		}
+	}
+	for _, id := range p.earlier {
+		if err := emit(ctx, []event.Event{{Target: p.target, Replayed: true, Data: &event.Earlier{Invocation: id}}}); err != nil {
+			return &emitError{err}
 		}
 	}
 	if p.follow && s.launcher.followsBoot() {

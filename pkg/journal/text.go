@@ -80,6 +80,8 @@ func (t *textReader) line(dst []event.Event, l rawLine) []event.Event {
 			dst = append(dst, event.Event{At: at, Target: t.target, Data: msg})
 		}
 		return dst
+	case head.ident == ownName, bytes.HasPrefix(text, []byte(OwnPrefix)):
+		return dst
 	case len(t.wraps) > 0 && isJournalctlNote(text):
 		return dst
 	}

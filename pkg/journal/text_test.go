@@ -146,6 +146,9 @@ Jan 01 00:00:08 gpu-1 systemd[1]: Stopping llm.service - LLM server...
 Jan 01 00:00:09 gpu-1 systemd[1]: llm.service: start operation timed out. Terminating.
 Jan 01 00:00:10 gpu-1 systemd[1]: llm.service: Watchdog timeout (limit 5s)!
 Jan 01 00:00:11 gpu-1 systemd[1]: llm.service: start-post operation timed out. Stopping.
+Jan 01 00:00:12 gpu-1 startupd[31]: llm.service failed in load after 9 s
+Jan 01 00:00:12 gpu-1 llm[31]: startupd: RuntimeError: quoted
+Jan 01 00:00:12 gpu-1 systemd[1]: llm.service: Control process exited, code=exited, status=4/NOPERMISSION
 `
 	want := []string{
 		"2024-12-31T23:59:58 <starting>    ",
@@ -164,6 +167,8 @@ Jan 01 00:00:11 gpu-1 systemd[1]: llm.service: start-post operation timed out. S
 		"2025-01-01T00:00:08 <stopping>    ",
 		"2025-01-01T00:00:09 <timed_out>    ",
 		"2025-01-01T00:00:10 <timed_out>    ",
+		"2025-01-01T00:00:11 <timed_out>    ",
+		"2025-01-01T00:00:12 <process_exit> control exited 4 ",
 	}
 	got, err := readString(t, FileOptions{Target: "llm"}, in)
 	if err != nil {

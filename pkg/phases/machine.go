@@ -209,6 +209,8 @@ func (m *Machine) dispatch(ev event.Event) {
 		m.onUnitState(d, ev.At)
 	case *event.Gap:
 		m.onGap(d, ev.At)
+	case *event.Earlier:
+		m.past.add(d.Invocation)
 	case *event.HealthSample:
 		m.onHealth(d, ev.At)
 	case *event.HostSample:

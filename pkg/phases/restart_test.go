@@ -45,3 +45,18 @@ func TestLastLinesGoOnAfterTheFailure(t *testing.T) {
 		t.Errorf("last line %q", got)
 	}
 }
+
+// Who begins to look in the middle knows of no start before.
+func TestLateLineOfAnEarlierInvocation(t *testing.T) {
+	for _, told := range []bool{false, true} {
+		s := newScript(t).live()
+		if told {
+			s.host.Apply(event.Event{Target: unit, Replayed: true, Data: &event.Earlier{Invocation: "0e"}})
+		}
+		s.goodStart(0)
+		s.host.Apply(event.Event{At: at(500), Target: unit, Data: &event.Line{Text: lineLoad, Invocation: "0e"}})
+		if got := s.startup().Invocation == "0e"; got == told {
+			t.Errorf("told %v: the line begins a start: %v", told, got)
+		}
+	}
+}

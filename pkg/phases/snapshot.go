@@ -110,6 +110,9 @@ type Startup struct {
 	// Invocation is the unit's invocation ID or the container's ID; "" in a
 	// plain text.
 	Invocation string
+	// UnitInvocation is the unit's invocation ID where Invocation is a container's;
+	// "" otherwise, and when it is not known.
+	UnitInvocation string
 	// Generation counts the starts inside one invocation, from 0.
 	Generation int
 	Began      event.Stamp
@@ -176,6 +179,8 @@ type Startup struct {
 	GPUPlateauBytes map[int]uint64
 	// Steps are the steps entered, in order; bounded.
 	Steps []Step
+	// Exited is true once its main process is known to be gone.
+	Exited bool
 	// Final is true once nothing can change its outcome and root cause any more.
 	Final bool
 }

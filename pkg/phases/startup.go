@@ -28,6 +28,16 @@ type startup struct {
 	// stopAsked: systemd was told to stop the unit. stopLine: the engine says
 	// that it stops. exited: the main process is gone.
 	stopAsked, stopLine, exited bool
+	// activating: systemd has said that it starts the unit, and not yet that it has
+	// started.
+	activating bool
+	// givenUp says that systemd ends it as a command of its ExecStartPost= has
+	// failed; "" when not, else that command's end. hung: it hung then.
+	givenUp string
+	hung    bool
+	// precheck is what our own check before the start found; nil when it found
+	// nothing, or there was none.
+	precheck *event.UnitMessage
 	// fatal is true while the failure rests on a line alone, so that progress
 	// can still revoke it.
 	fatal bool
@@ -263,6 +273,7 @@ func (m *Machine) publish(s *startup, now event.Stamp) *Startup {
 	}
 	pub.Arguments, pub.Versions = maps.Clone(s.pub.Arguments), maps.Clone(s.pub.Versions)
 	pub.WeightBytes, pub.Final = s.weights, s.final
+	pub.UnitInvocation, pub.Exited = s.unitInvocation, s.exited
 	pub.GPUPlateauBytes = s.memory.resident()
 	j := m.judgement(s)
 	pub.RootCause, pub.Findings, pub.Errors, pub.NewErrors = j.Root, j.Findings, j.Errors, j.New
@@ -297,6 +308,9 @@ const (
 	// settleReady is how long a ready line may still be revoked by an error of
 	// the same instant (a bind error comes after it).
 	settleReady = 2 * time.Second
+	// settleStop is how long after the end of a unit that was being started systemd
+	// may take to say that it was stopped.
+	settleStop = time.Second
 	// settleFatal is how long progress may still revoke a failure that rests on
 	// a line alone.
 	settleFatal = 10 * time.Second

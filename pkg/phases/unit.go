@@ -13,6 +13,9 @@ func (m *Machine) onMessage(d *event.UnitMessage, at event.Stamp) {
 		m.onStart(d, at)
 		return
 	}
+	if precedes(d) {
+		m.onStart(d, at)
+	}
 	if d.Message == event.RestartScheduled && d.Restarts != nil && (m.unit == nil || at.After(m.unitAt)) {
 		m.restarts = d.Restarts
 	}
@@ -29,10 +32,19 @@ func (m *Machine) onMessage(d *event.UnitMessage, at event.Stamp) {
 		s.stopAsked = true
 	case event.ProcessExit:
 		m.onExit(d, at)
+	case event.Precheck:
+		m.onPrecheck(d)
 	case event.FailureResult, event.StartFailed:
 		m.gone(reasonOf(d), at)
+		if d.Message == event.StartFailed {
+			s.activating = false
+			m.settle(s)
+		}
 	case event.Succeeded, event.Stopped:
 		m.gone("it ended", at)
+		if d.Message == event.Stopped {
+			m.stoppedAfterAll(s)
+		}
 	case event.OutOfMemory, event.OOMDKill, event.Coredump:
 		s.complain(d.Text)
 	case event.RestartScheduled:
@@ -43,6 +55,13 @@ func (m *Machine) onMessage(d *event.UnitMessage, at event.Stamp) {
 // onStart takes a start of the unit: a new invocation, or in a text, which has
 // none, a start after an end.
 func (m *Machine) onStart(d *event.UnitMessage, at event.Stamp) {
+	m.starts(d, at)
+	if s := m.cur; d.Invocation == "" || s.owns(d.Invocation) {
+		s.activating = d.Message == event.Starting && s.running()
+	}
+}
+
+func (m *Machine) starts(d *event.UnitMessage, at event.Stamp) {
 	s := m.cur
 	switch {
 	case s == nil:
@@ -72,8 +91,20 @@ func (m *Machine) concerns(d *event.UnitMessage) bool {
 // onExit takes the exit of one of the unit's processes; only that of the main
 // one (ExecStart) ends the start.
 func (m *Machine) onExit(d *event.UnitMessage, at event.Stamp) {
-	if d.Command == "" || d.Command == "ExecStart" {
+	switch d.Command {
+	case "", "ExecStart":
 		m.gone(reasonOf(d), at)
+	case preStart:
+		m.onPreStart(d, at)
+	case "ExecStartPost":
+		m.giveUp(d, at)
+	case event.ControlProcess:
+		// A text does not tell which: one that comes after the engine's lines.
+		if s := m.cur; s.running() && len(s.pub.LastLine) > 0 {
+			m.giveUp(d, at)
+		} else if s.running() {
+			s.exit = exitOf(d)
+		}
 	}
 }
 
@@ -93,16 +124,24 @@ func (m *Machine) gone(reason string, at event.Stamp) {
 	first := !s.exited
 	s.exited = true
 	m.closeEvidence(s, at)
+	if s.running() && m.stopsOnRequest() {
+		s.stopAsked = true
+		s.triage.Stopped()
+	}
 	switch {
 	case s.running() && s.stopAsked:
 		m.finish(OutcomeStopped, "a stop was asked for", at, 0)
+	case s.running() && s.givenUp != "":
+		m.finish(OutcomeFailed, "its ExecStartPost= gave it up ("+s.givenUp+"), and systemd stopped it", at, s.settleEnd())
 	case s.running():
-		m.finish(OutcomeFailed, "it ended before it was ready: "+reason, at, 0)
+		m.finish(OutcomeFailed, "it ended before it was ready: "+reason, at, s.settleEnd())
 	case s.pub.Outcome == OutcomeFailed && !s.settled:
 		if first && s.fatal {
 			s.pub.Reason += " (" + reason + ")"
 		}
-		m.settle(s)
+		if !s.activating || s.fatal {
+			m.settle(s)
+		}
 	case s.serving():
 		m.endServing(m.endReason(), at)
 	case s.stopAsked && m.state == Failed && s.pub.ServingEndReason == "":

@@ -65,6 +65,7 @@ func (s *startup) owns(id string) bool {
 func (m *Machine) judgement(s *startup) *triage.Judgement {
 	return s.triage.Judge(m.profile, triage.Question{
 		Failed:  s.pub.Outcome == OutcomeFailed,
+		Hung:    s.hung,
 		Stalled: s.running() && s.pub.Stalled,
 		Served:  s.pub.Outcome == OutcomeServing,
 		Phase:   string(s.phase()), ExitStatus: s.exit, Final: s.final,

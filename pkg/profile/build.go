@@ -26,7 +26,7 @@ func build(file string, doc *document, base *Profile, shared *document) (p *Prof
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := errors.Join(p.setDetect(doc), p.setHealth(doc), p.setSteps(doc)); err != nil {
+	if err := errors.Join(p.setDetect(doc), p.setHealth(doc), p.setSteps(doc), p.setPreflight(doc)); err != nil {
 		return nil, nil, err
 	}
 	if err := errors.Join(p.addClasses(shared), p.addClasses(doc)); err != nil {
@@ -52,7 +52,7 @@ func (p *Profile) inherit(doc *document, base *Profile) error {
 	if doc.Line != nil || doc.Phases != nil || doc.Processes != nil || doc.Titles != nil {
 		return fmt.Errorf("extends %q and so can't set line, phases, processes or titles; leave extends out and write a whole profile", doc.Extends)
 	}
-	p.Phases, p.DefaultPort, p.Health = base.Phases, base.DefaultPort, base.Health
+	p.Phases, p.DefaultPort, p.Health, p.Preflight = base.Phases, base.DefaultPort, base.Health, base.Preflight
 	p.detect, p.titles, p.processes, p.roles, p.quiet = base.detect, base.titles, base.processes, base.roles, base.quiet
 	p.steps, p.Classes = maps.Clone(base.steps), maps.Clone(base.Classes)
 	g := *base.grammar

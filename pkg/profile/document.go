@@ -34,6 +34,7 @@ type document struct {
 	Steps     map[string]stepDoc  `yaml:"steps"`
 	Classes   map[string]classDoc `yaml:"classes"`
 	Rules     []ruleDoc           `yaml:"rules"`
+	Preflight *preflightDoc       `yaml:"preflight"`
 }
 
 type classDoc struct {

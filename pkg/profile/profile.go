@@ -200,6 +200,8 @@ type Profile struct {
 	// DefaultPort is where it serves unless told otherwise; 0 when not known.
 	DefaultPort int
 	Health      Health
+	// Preflight is what is known before a start; nil when nothing is.
+	Preflight *Preflight
 	// Rules are in order of precedence.
 	Rules []*Rule
 	// File is where the profile was read from.

@@ -100,3 +100,7 @@ func show(m map[string]string) string {
 	}
 	return strings.Join(parts, " ")
 }
+
+// SelfTest proves every rule by its examples, as is done with an operator's file
+// when it is loaded. Its error names file, rule and what to do.
+func (p *Profile) SelfTest() error { return p.selfTest(p.Rules) }

@@ -79,6 +79,22 @@ func (t *Tracker) Stopped() {
 	}
 }
 
+// givenUpBefore is how much earlier than the service manager's own line the
+// consequences of its stop may be stamped.
+const givenUpBefore = time.Second
+
+// GivenUp notes that the service manager stops the start as a command that waited
+// for it has failed: nobody stops it from outside.
+func (t *Tracker) GivenUp(at event.Stamp) {
+	t.Stopped()
+	t.givenUp, t.cache = at, nil
+}
+
+// byGivingUp says that a finding tells of the stop that followed.
+func (t *Tracker) byGivingUp(f *finding) bool {
+	return f.tier == tierLast && !t.givenUp.IsZero() && t.givenUp.Sub(f.pub.At) < givenUpBefore
+}
+
 // Baseline takes what history knows of earlier startups; nil for nothing.
 func (t *Tracker) Baseline(b *event.Baseline) { t.baseline, t.cache = b, nil }
 
@@ -87,6 +103,8 @@ type Question struct {
 	// Failed, Stalled and Served say how it stands with the startup; at most one is
 	// true, none while it starts or when it was stopped on purpose.
 	Failed, Stalled, Served bool
+	// Hung says that a failed startup hung when it was given up.
+	Hung bool
 	// Phase is the phase that it is in, or ended in.
 	Phase string
 	// ExitStatus is what systemd told of the main process; "" when nothing.
@@ -128,9 +146,14 @@ func (t *Tracker) Judge(p *profile.Profile, q Question) *Judgement {
 	var rc *RootCause
 	switch {
 	case q.Failed:
-		if root = t.choose(found); root != nil {
+		root = t.choose(found)
+		switch {
+		case q.Hung && (root == nil || t.candidate(root) <= tierLast):
+			root, rc = nil, t.hang.root()
+			rc.Remediation, rc.Retry = advise(p, rc.Class)
+		case root != nil:
 			rc = root.root()
-		} else {
+		default:
 			rc = &RootCause{Class: ClassUnknown, Message: "no line of the log names a cause"}
 			if q.Blind {
 				rc.Message = "the log could not be read"
@@ -171,7 +194,7 @@ func advise(p *profile.Profile, class string) (string, *bool) {
 }
 
 func (q Question) same(o Question) bool {
-	return q.Failed == o.Failed && q.Stalled == o.Stalled && q.Served == o.Served &&
+	return q.Failed == o.Failed && q.Hung == o.Hung && q.Stalled == o.Stalled && q.Served == o.Served &&
 		q.Blind == o.Blind && q.Phase == o.Phase && q.ExitStatus == o.ExitStatus && q.Final == o.Final
 }
 
@@ -238,7 +261,7 @@ func (t *Tracker) candidate(f *finding) tier {
 			}
 		}
 		return tierNone
-	case f.cleared, t.harmless(f):
+	case f.cleared, t.harmless(f), t.byGivingUp(f):
 		return tierNone
 	case f.tier.level() == tierFallback && !f.witness && t.afterStop(f):
 		return tierNone

@@ -49,6 +49,9 @@ func (t *Tracker) Milestone(r *profile.Record, at Place) {
 		}
 	}
 	t.cache = nil
+	if !t.givenUp.IsZero() {
+		return
+	}
 	h := &t.hang
 	process := t.process(r, at)
 	if h.last.rule != r.Rule {
@@ -84,6 +87,9 @@ func (t *Tracker) Ready(serves bool) {
 
 // Sign notes a line that is no progress, and yet a hang's last word may be.
 func (t *Tracker) Sign(r *profile.Record, at Place) {
+	if !t.givenUp.IsZero() {
+		return // what hung is known, and this is its end
+	}
 	t.hang.last = mark{rule: r.Rule, message: Clip(strings.TrimSpace(r.Message), maxMessage), process: t.process(r, at), place: at}
 	t.hang.reached, t.cache = nil, nil
 }
@@ -97,6 +103,9 @@ func note(names []string, name string) []string {
 
 // Heartbeat notes that a process says that it waits.
 func (t *Tracker) Heartbeat(r *profile.Record, at Place) {
+	if !t.givenUp.IsZero() {
+		return
+	}
 	h := &t.hang
 	h.beat = mark{rule: r.Rule, message: Clip(strings.TrimSpace(r.Message), maxMessage), process: t.process(r, at), place: at}
 	h.beats++

@@ -35,7 +35,10 @@ type Tracker struct {
 	ready int
 	// stopped is the order of the first sign that somebody else ends the startup; 0
 	// for none. What comes after it is its consequence.
-	stopped  int
+	stopped int
+	// givenUp is when the service manager ended a start that one of its commands
+	// had given up; zero when it did not.
+	givenUp  event.Stamp
 	hang     hang
 	baseline *event.Baseline
 	// cache is the last Judgement; nil when something has changed since.

@@ -32,6 +32,7 @@ func layers() map[string]layer {
 		"pkg/profile":   {may: []string{"pkg/event"}, why: coreWhy},
 		"pkg/triage":    {may: []string{"pkg/event", "pkg/profile"}, why: coreWhy},
 		"pkg/phases":    {may: []string{"pkg/event", "pkg/profile", "pkg/triage"}, why: coreWhy},
+		"pkg/preflight": {may: []string{"pkg/event", "pkg/profile", "pkg/triage"}, why: "it compares what a profile says with the host; systemd's and the GPUs' looks are handed in"},
 		"pkg/monitor":   {may: []string{"pkg/event", "pkg/phases"}, why: "the loop orders events; it knows no source and no reader of snapshots"},
 		"pkg/history":   {may: []string{"pkg/event", "pkg/phases", "pkg/triage"}, why: "it stores what the core has decided"},
 		"pkg/exporter":  {may: []string{"pkg/event", "pkg/phases", "pkg/triage"}, why: "a scrape reads a snapshot; it never waits for a source or the loop"},

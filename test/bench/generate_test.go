@@ -11,6 +11,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -142,6 +145,10 @@ func (t text) manager(int, string, string, ...string) {}
 type export struct {
 	w *bufio.Writer
 	n int
+	// live stamps entries with this machine's clocks, no two alike; last is the
+	// newest stamp.
+	live bool
+	last int
 }
 
 func (e *export) own(invocation int, line string) {
@@ -211,13 +218,29 @@ _SYSTEMD_INVOCATION_ID=000000000000000000000000000000ff
 func (e *export) head(transport string) {
 	e.n++
 	const began, step = 1_769_902_651_000_000, 10_000
+	real, mono, boot := began+e.n*step, 60_000_000+e.n*step, bootID
+	if e.live {
+		real, mono, boot = clocks()
+		ahead := max(0, e.last+1-mono)
+		real, mono = real+ahead, mono+ahead
+		e.last = mono
+	}
 	fmt.Fprintf(e.w, `__REALTIME_TIMESTAMP=%d
 __MONOTONIC_TIMESTAMP=%d
 _BOOT_ID=%s
 _MACHINE_ID=%s
 _HOSTNAME=gpu-host
 _TRANSPORT=%s
-`, began+e.n*step, 60_000_000+e.n*step, bootID, machineID, transport)
+`, real, mono, boot, machineID, transport)
+}
+
+// clocks are this machine's wall clock and monotonic clock in microseconds, and
+// its boot ID.
+func clocks() (real, mono int, boot string) {
+	var ts unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
+	b, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return int(time.Now().UnixMicro()), int(ts.Nano() / 1000), strings.ReplaceAll(strings.TrimSpace(string(b)), "-", "")
 }
 
 // message ends an entry. A text with control characters is a binary field.

@@ -40,14 +40,17 @@ func anonymous(pid int) (usage, error) {
 	return u, nil
 }
 
-func rssAnon(pid int) (float64, error) {
+func rssAnon(pid int) (float64, error) { return status(pid, "RssAnon:") }
+
+// status is a size in a process's /proc/PID/status, in bytes.
+func status(pid int, field string) (float64, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0, err
 	}
-	_, rest, ok := strings.Cut(string(b), "RssAnon:")
+	_, rest, ok := strings.Cut(string(b), field)
 	if !ok {
-		return 0, fmt.Errorf("process %d has no RssAnon", pid)
+		return 0, fmt.Errorf("process %d has no %s", pid, field)
 	}
 	kib, err := strconv.ParseFloat(strings.Fields(rest)[0], 64)
 	return kib * 1024, err

@@ -31,4 +31,6 @@ func TestStartupd(t *testing.T) {
 	}
 	t.Run("outcomes", func(t *testing.T) { testOutcomes(t, c) })
 	t.Run("inputs", func(t *testing.T) { testInputs(t, c) })
+	t.Run("watch", func(t *testing.T) { testWatch(t, c) })
+	t.Run("preflight", func(t *testing.T) { testPreflight(t, c) })
 }

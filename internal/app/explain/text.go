@@ -56,6 +56,9 @@ func (p *page) startup(s *Startup) {
 
 func (s *Startup) title() string {
 	t := fmt.Sprintf("startup %d of %d", s.number, s.of)
+	if s.number == 0 {
+		t = "startup" // the only one that was looked at
+	}
 	if s.Began != nil {
 		t += ", began " + s.Began.Format(time.DateTime) + " UTC"
 	}

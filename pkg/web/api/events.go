@@ -79,6 +79,8 @@ type Memory struct {
 type MemorySeries struct {
 	GPU        int     `json:"gpu"`
 	TotalBytes *uint64 `json:"total_bytes,omitempty"`
+	// Used is what the device had in use, by whomever; null where not known.
+	Used []*uint64 `json:"used_bytes"`
 	// Unit is what the unit held, Foreign what others did; null where not known.
 	Unit    []*uint64 `json:"unit_bytes"`
 	Foreign []*uint64 `json:"foreign_bytes"`

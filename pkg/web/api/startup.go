@@ -26,6 +26,8 @@ const StartupsSchema = "startupd.startups/v1"
 type Startups struct {
 	Schema   string    `json:"schema"`
 	Startups []Startup `json:"startups"`
+	// Incomplete says why startups that were kept are missing; absent when none is.
+	Incomplete string `json:"incomplete,omitempty"`
 }
 
 // Startup is one attempt to start an engine.
@@ -33,9 +35,11 @@ type Startup struct {
 	Unit string `json:"unit"`
 	// Invocation is the unit's invocation ID or the container's ID; Generation
 	// counts the starts inside one, from 0.
-	Invocation string    `json:"invocation,omitempty"`
-	Generation int       `json:"generation"`
-	Began      time.Time `json:"began,omitzero"`
+	Invocation string `json:"invocation,omitempty"`
+	// UnitInvocation is the unit's invocation ID where Invocation is a container's.
+	UnitInvocation string    `json:"unit_invocation,omitempty"`
+	Generation     int       `json:"generation"`
+	Began          time.Time `json:"began,omitzero"`
 	// Ended is when it served, failed or was stopped.
 	Ended time.Time `json:"ended,omitzero"`
 	// Seconds is how long it took, or has taken so far.
@@ -91,6 +95,8 @@ type Startup struct {
 	Port int    `json:"port,omitempty"`
 	// LastLines holds the last line of each process, by its name.
 	LastLines map[string]string `json:"last_lines,omitzero"`
+	// Exited is true once its main process is known to be gone.
+	Exited bool `json:"exited,omitempty"`
 	// Final is true once nothing can change outcome and root cause any more.
 	Final bool `json:"final"`
 }
@@ -190,13 +196,13 @@ type Finding struct {
 // startup's maps.
 func NewStartup(unit string, s *phases.Startup, now event.Stamp) *Startup {
 	out := &Startup{
-		Unit: unit, Invocation: s.Invocation, Generation: s.Generation, Began: wall(s.Began), Ended: wall(s.Ended),
+		Unit: unit, Invocation: s.Invocation, UnitInvocation: s.UnitInvocation, Generation: s.Generation, Began: wall(s.Began), Ended: wall(s.Ended),
 		Outcome: outcome(s), Reason: s.Reason, Step: s.Step, StepBegan: wall(s.StepBegan), Progress: s.Progress, ProgressNote: s.ProgressNote,
 		ExpectedServing: wall(s.ExpectedServing), Slow: s.Slow, AttachedLate: s.AttachedLate,
 		Engine: s.Engine.Name, Version: s.Engine.Version, Model: s.Engine.Model, Host: s.Engine.Host, Port: s.Engine.Port,
 		Phases: []Phase{}, RootCause: newRootCause(s.RootCause), NewErrors: s.NewErrors, GapCount: len(s.Gaps),
 		Arguments: s.Arguments, Versions: s.Versions, WeightBytes: s.WeightBytes, PlateauBytes: s.GPUPlateauBytes,
-		ServingEnded: wall(s.ServingEnded), ServingEndReason: s.ServingEndReason, LastLines: s.LastLine, Final: s.Final,
+		ServingEnded: wall(s.ServingEnded), ServingEndReason: s.ServingEndReason, LastLines: s.LastLine, Exited: s.Exited, Final: s.Final,
 	}
 	if s.Stalled {
 		out.Reason = s.StalledReason
