@@ -6,8 +6,10 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/alecthomas/kingpin/v2"
@@ -17,8 +19,12 @@ import (
 	"github.com/startupd/startupd/internal/app"
 	"github.com/startupd/startupd/internal/demo"
 	"github.com/startupd/startupd/pkg/event"
+	"github.com/startupd/startupd/pkg/history"
 	"github.com/startupd/startupd/pkg/phases"
 )
+
+// demoHistory is how many startups the demo's history keeps.
+const demoHistory = 20
 
 type demoFlags struct {
 	speed  float64
@@ -40,7 +46,8 @@ func demoCommand(cli *kingpin.Application, log logFlags, std streams) command {
 }
 
 func (f *demoFlags) run(ctx context.Context) error {
-	ctx, end := context.WithCancel(ctx)
+	// Nobody is left to see it once its terminal is closed.
+	ctx, end := signal.NotifyContext(ctx, syscall.SIGHUP)
 	defer end()
 	clock, err := app.SystemClock()
 	if err != nil {
@@ -54,17 +61,20 @@ func (f *demoFlags) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	remove, err := f.ownSocket()
+	dir, err := os.MkdirTemp("", "startupd-demo-")
 	if err != nil {
-		return err
+		return fmt.Errorf("no place for the socket and the history: %w; name another by TMPDIR", err)
 	}
-	defer remove()
+	defer os.RemoveAll(dir)
+	f.socket = or(f.socket, filepath.Join(dir, "api.sock"))
 	v, r := build()
 	show := narrator{out: f.std.out, last: map[string]string{}}
 	info := src.Info()
 	a, err := app.New(app.Options{
 		Units: info.Targets, Web: f.web, Log: log, Clock: clock, Version: v, Revision: r,
 		APISocket: f.socket, APISocketRequired: true,
+		// The demo's history begins with it and ends with it.
+		StateDir: dir, History: history.Limits{MaxStartups: demoHistory},
 		Feeds: []app.Feed{{Name: event.SourceJournal, Run: func(ctx context.Context, emit app.Emit) error {
 			err := src.Run(ctx, emit)
 			if err == nil && f.exit {
@@ -78,21 +88,7 @@ func (f *demoFlags) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return runApp(ctx, a)
-}
-
-// ownSocket names a socket in a directory of this user's own, unless one was
-// asked for; remove takes the directory away.
-func (f *demoFlags) ownSocket() (remove func(), err error) {
-	if f.socket != "" {
-		return func() {}, nil
-	}
-	dir, err := os.MkdirTemp("", "startupd-demo-")
-	if err != nil {
-		return nil, fmt.Errorf("no place for the socket: %w; name one with --api.socket", err)
-	}
-	f.socket = filepath.Join(dir, "api.sock")
-	return func() { os.RemoveAll(dir) }, nil
+	return runApp(ctx, a, nil)
 }
 
 // quiet keeps the listeners' messages from between the phases.
@@ -105,7 +101,7 @@ func (f *demoFlags) quiet() string {
 
 func (f *demoFlags) greet(info demo.Info, takes time.Duration, addrs []net.Addr) {
 	fmt.Fprintf(f.std.out, "%s: %s\nAt speed %g it takes %s. Meanwhile, in another terminal:\n\n", info.Name, info.Summary, f.speed, takes.Round(time.Second))
-	fmt.Fprintf(f.std.out, "  startupd watch --api.socket=%s\n", f.socket)
+	fmt.Fprintf(f.std.out, "  %s watch --api.socket=%s\n", program(), f.socket)
 	for _, a := range addrs {
 		base := "http://" + reachable(a)
 		fmt.Fprintf(f.std.out, "  curl -s %s/metrics | grep ^startupd_\n  curl -s %s/startupz\n  open %s/ in a browser\n", base, base, base)
@@ -114,6 +110,15 @@ func (f *demoFlags) greet(info demo.Info, takes time.Duration, addrs []net.Addr)
 		fmt.Fprint(f.std.out, "\nCtrl-C ends it.")
 	}
 	fmt.Fprint(f.std.out, "\n\n")
+}
+
+// program is how this program can be called again: one that was built by hand is
+// not on the PATH.
+func program() string {
+	if strings.ContainsRune(os.Args[0], '/') {
+		return os.Args[0]
+	}
+	return "startupd"
 }
 
 // reachable is an address that this host's clients can use.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -50,7 +51,7 @@ func preflightCommand(cli *kingpin.Application, std streams) command {
 	cmd.Flag("config.file", "The daemon's configuration, for expected_weights.").PlaceHolder("FILE").StringVar(&f.config)
 	cmd.Flag("profile.dir", "Directory of YAML profiles that add to the built-in ones.").PlaceHolder("DIR").StringVar(&f.profiles)
 	cmd.Flag("state.dir", "Directory with the daemon's history, for the weights of the last good start; empty looks at none.").
-		Default(firstOf("STATE_DIRECTORY", "/var/lib/startupd")).StringVar(&f.state)
+		Default("/var/lib/startupd").StringVar(&f.state) // $STATE_DIRECTORY is the unit's own here
 	cmd.Flag("gpu", "Look at GPUs over NVML.").Default("true").BoolVar(&f.gpu)
 	cmd.Flag("gpu.nvml-library", "Path of libnvidia-ml.so.1, where the dynamic loader does not find it.").PlaceHolder("FILE").StringVar(&f.nvml)
 	cmd.Flag("allow-unknown", "Exit 0 where nothing could be told, so that as ExecStartPre= it does not stop the start.").BoolVar(&f.blindly)
@@ -75,7 +76,7 @@ func (f *preflightFlags) run(ctx context.Context) error {
 	if f.gpu {
 		look, end, err := f.lookAtGPUs(ctx)
 		if err != nil {
-			return err
+			return &exitError{exitUnknown, fmt.Errorf("the GPUs can't be looked at: %w", err)}
 		}
 		defer end()
 		once := sync.OnceValues(func() ([]string, error) { return driverLines(ctx) })
@@ -103,7 +104,11 @@ func (f *preflightFlags) bounded(run func() *preflight.Report) (*preflight.Repor
 		return r, nil
 	case <-timer.C:
 	}
-	return nil, &exitError{exitUnknown, fmt.Errorf("no answer within %v: a file system that the unit uses may hang; look at network mounts and at processes in state D", f.wait+3*f.timeout)}
+	code := exitUnknown
+	if f.blindly {
+		code = 0
+	}
+	return nil, &exitError{code, fmt.Errorf("no answer within %v: a file system that the unit uses may hang; look at network mounts and at processes in state D", f.wait+3*f.timeout)}
 }
 
 func (f *preflightFlags) verdict(report *preflight.Report) error {
@@ -149,6 +154,11 @@ func (f *preflightFlags) options(ctx context.Context, set *profile.Set) (preflig
 		Units: f.lookUp, Wait: f.wait, Poll: f.poll, Progress: f.progress,
 	}
 	if f.unit == "" {
+		dir, err := os.Getwd()
+		if err != nil {
+			return o, fmt.Errorf("the working directory: %w", err)
+		}
+		o.Dir = dir
 		return o, nil
 	}
 	o.Unit = app.UnitName(f.unit)
@@ -167,20 +177,20 @@ func (f *preflightFlags) options(ctx context.Context, set *profile.Set) (preflig
 			}
 		}
 	}
-	if o.WeightBytes == nil && f.state != "" {
-		o.WeightBytes, o.WeightsFrom = lastWeights(ctx, f.state, o.Unit)
+	if f.state != "" {
+		o.LastWeights = lastWeights(ctx, f.state, o.Unit)
 	}
 	return o, nil
 }
 
 // lastWeights is the weights' size in the last good start that the daemon has
 // kept; a history that can't be read tells nothing.
-func lastWeights(ctx context.Context, dir, unit string) (*uint64, string) {
+func lastWeights(ctx context.Context, dir, unit string) *preflight.Weights {
 	ctx, cancel := context.WithTimeout(ctx, historyWait)
 	defer cancel()
 	records, err := history.In(dir, history.Limits{}).List(ctx, unit, 0)
 	if err != nil {
-		return nil, ""
+		return nil
 	}
 	var best *history.Record
 	for i := range records {
@@ -190,9 +200,9 @@ func lastWeights(ctx context.Context, dir, unit string) (*uint64, string) {
 		}
 	}
 	if best == nil {
-		return nil, ""
+		return nil
 	}
-	return best.WeightBytes, "the start of " + best.Began.Format(time.DateOnly)
+	return &preflight.Weights{Bytes: *best.WeightBytes, Model: best.Model, From: "the start of " + best.Began.Format(time.DateOnly)}
 }
 
 // lookUp asks systemd for a unit, over the bus or else by systemctl.
@@ -206,12 +216,28 @@ func (f *preflightFlags) lookUp(ctx context.Context, name string) (*preflight.Un
 			return preflight.UnitFromProperties(name, props), nil
 		}
 	}
-	cmd := exec.CommandContext(ctx, "systemctl", "show", "--property="+preflight.ShowProperties(), "--", name)
+	cmd := exec.CommandContext(ctx, hostProgram("systemctl"), "show", "--property="+preflight.ShowProperties(), "--", name)
+	cmd.WaitDelay = time.Second
 	out, again := cmd.Output()
 	if again != nil {
+		if exit := (*exec.ExitError)(nil); errors.As(again, &exit) && len(exit.Stderr) > 0 {
+			again = errors.New(strings.Join(strings.Fields(string(exit.Stderr)), " "))
+		}
 		return nil, fmt.Errorf("%w, and systemctl show: %w", err, again)
 	}
 	return preflight.UnitFromShow(name, string(out)), nil
+}
+
+// hostProgram is where a program of the host's lies. PATH comes last: before a start it
+// is the unit's own, whose folders may belong to a user with fewer rights.
+func hostProgram(name string) string {
+	for _, dir := range []string{"/usr/bin", "/bin", "/run/current-system/sw/bin"} {
+		file := filepath.Join(dir, name)
+		if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+			return file
+		}
+	}
+	return name
 }
 
 // lookAtGPUs starts the GPU reader. end stops it and waits for its end.
@@ -244,7 +270,7 @@ func driverLines(ctx context.Context) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	var warned strings.Builder
-	cmd := exec.CommandContext(ctx, "journalctl", "--dmesg", "--since=-1h", "--lines=10000", "--no-pager", "--output=cat")
+	cmd := exec.CommandContext(ctx, hostProgram("journalctl"), "--dmesg", "--since=-1h", "--lines=10000", "--no-pager", "--output=cat")
 	cmd.Stderr = &warned
 	out, err := cmd.Output()
 	if strings.Contains(warned.String(), "insufficient permissions") || strings.Contains(warned.String(), "not seeing messages") {
@@ -293,6 +319,7 @@ func (w *gpuWatch) take(_ context.Context, events []event.Event) error {
 		switch d := e.Data.(type) {
 		case *event.SourceState:
 			w.newest.State, w.newest.Reason, w.newest.Blind = d.State, d.Reason, blind(d)
+			w.newest.NoDriver = d.State == gpu.StateNoDriver
 		case *event.GPUSample:
 			w.newest.GPUs = d.GPUs
 		}
@@ -306,7 +333,8 @@ func (w *gpuWatch) take(_ context.Context, events []event.Event) error {
 
 // blind says that a state without GPUs tells of us and not of the host.
 func blind(s *event.SourceState) bool {
-	if s.State == gpu.StateRestarting {
+	if s.State == gpu.StateRestarting || s.State == gpu.StateHung {
+		// A driver without persistence mode can take longer than our patience.
 		return true
 	}
 	if info, ok := debug.ReadBuildInfo(); ok {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -20,18 +21,18 @@ func TestLastWeights(t *testing.T) {
 	for i, outcome := range []phases.Outcome{phases.OutcomeServing, phases.OutcomeServing, phases.OutcomeFailed} {
 		bytes := uint64(i+1) << 30
 		at := event.Stamp{Real: began.AddDate(0, 0, i)}
-		s := &phases.Startup{Invocation: strings.Repeat(string(rune('1'+i)), 32), Began: at, Ended: at, Outcome: outcome, WeightBytes: &bytes}
+		s := &phases.Startup{Invocation: strings.Repeat(string(rune('1'+i)), 32), Began: at, Ended: at, Outcome: outcome, WeightBytes: &bytes, Engine: phases.Engine{Model: "acme/one"}}
 		if _, err := store.Put(t.Context(), at.Real, history.FromStartup("llm.service", s)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	got, from := lastWeights(t.Context(), dir, "llm.service")
-	if got == nil || *got != 2<<30 || from != "the start of 2026-03-02" {
-		t.Errorf("%v from %q", got, from)
+	got := lastWeights(t.Context(), dir, "llm.service")
+	if got == nil || *got != (preflight.Weights{Bytes: 2 << 30, Model: "acme/one", From: "the start of 2026-03-02"}) {
+		t.Errorf("%+v", got)
 	}
 	for _, c := range []struct{ dir, unit string }{{dir, "other.service"}, {t.TempDir(), "llm.service"}} {
-		if got, _ := lastWeights(t.Context(), c.dir, c.unit); got != nil {
-			t.Errorf("%s of %s: %d", c.unit, c.dir, *got)
+		if got := lastWeights(t.Context(), c.dir, c.unit); got != nil {
+			t.Errorf("%s of %s: %+v", c.unit, c.dir, *got)
 		}
 	}
 }
@@ -45,6 +46,12 @@ func TestPreflightGivesUp(t *testing.T) {
 		_, err := f.bounded(func() *preflight.Report { <-never; return nil })
 		if err == nil || !strings.Contains(err.Error(), "no answer within 1m30s: a file system") || time.Since(began) != 90*time.Second {
 			t.Errorf("%v after %v", err, time.Since(began))
+		}
+		// Before a start this must not keep it back.
+		f.blindly = true
+		_, err = f.bounded(func() *preflight.Report { <-never; return nil })
+		if exit := (*exitError)(nil); !errors.As(err, &exit) || exit.code != 0 {
+			t.Errorf("with --allow-unknown: %v", err)
 		}
 		close(never)
 	})

@@ -124,7 +124,7 @@ func (f *serveFlags) run(ctx context.Context) error {
 	}
 	debug.FreeOSMemory() // what was needed to read the profiles
 	o.Log.Info("startupd begins", zap.String("version", o.Version), zap.String("revision", o.Revision))
-	return runApp(ctx, a)
+	return runApp(ctx, a, a.Reload)
 }
 
 // collectAt sets how much the heap grows, in percent, before garbage is collected,
@@ -166,15 +166,18 @@ func (f *serveFlags) options() (app.Options, error) {
 	}, nil
 }
 
-// runApp runs until a signal to stop; a second one ends the process at once.
-func runApp(ctx context.Context, a *app.App) error {
+// runApp runs until a signal to stop; a second one ends the process at once. A
+// SIGHUP reloads; where reload is nil, nobody listens to it here.
+func runApp(ctx context.Context, a *app.App, reload func(context.Context) error) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)
 
 	hup := make(chan os.Signal, 1)
-	signal.Notify(hup, syscall.SIGHUP)
-	defer signal.Stop(hup)
+	if reload != nil {
+		signal.Notify(hup, syscall.SIGHUP)
+		defer signal.Stop(hup)
+	}
 	reloads := make(chan struct{})
 	go func() {
 		defer close(reloads)
@@ -184,7 +187,7 @@ func runApp(ctx context.Context, a *app.App) error {
 				return
 			case <-hup:
 				// The app has logged why it refused.
-				_ = a.Reload(ctx)
+				_ = reload(ctx)
 			}
 		}
 	}()

@@ -132,3 +132,23 @@ func TestServeFollowsSignals(t *testing.T) {
 		t.Errorf("exit: %v", err)
 	}
 }
+
+// TestDemoEndsWithItsTerminal: its port is free again, and nothing is left behind.
+func TestDemoEndsWithItsTerminal(t *testing.T) {
+	tmp := t.TempDir()
+	t.Setenv("TMPDIR", tmp)
+	p := startProcess(t, "demo", "--speed=50", "--web.listen-address=127.0.0.1:0", "--log.format=json", "--log.level=debug")
+	p.await("Listening on")
+	p.signal(syscall.SIGHUP)
+	for p.log.Scan() {
+		if strings.Contains(p.log.Text(), `"level":"error"`) {
+			t.Errorf("at the end: %s", p.log.Text())
+		}
+	}
+	if err := p.cmd.Wait(); err != nil {
+		t.Errorf("exit: %v", err)
+	}
+	if left, err := os.ReadDir(tmp); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}

@@ -82,11 +82,14 @@ func (f *statusFlags) look(ctx context.Context) (*api.Status, error) {
 	defer cancel()
 	ctx, enough := context.WithCancelCause(ctx)
 	defer enough(nil)
-	o := f.observing()
+	o, err := f.observing()
+	if err != nil {
+		return nil, err
+	}
 	o.Note = func(text string) { fmt.Fprintf(f.std.err, "startupd: %s\n", explain.Visible(text)) }
 	var last *api.Status
 	settled := false
-	err := observe.Run(ctx, o, func(u observe.Update) error {
+	err = observe.Run(ctx, o, func(u observe.Update) error {
 		last = u.Status
 		if u.Settled && (u.Daemon || f.sampled(u.Status)) {
 			return errSeen

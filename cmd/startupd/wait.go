@@ -52,10 +52,10 @@ func waitCommand(cli *kingpin.Application, std streams) command {
 		names = append(names, string(p))
 	}
 	cmd.Flag("for", "Phase to wait for: "+strings.Join(names, ", ")+".").Default(string(phases.Serving)).EnumVar(&f.phase, names...)
-	cmd.Flag("timeout", "How long to wait at most, such as 20m; 0 waits for ever.").Default("20m").PlaceHolder("DURATION").DurationVar(&f.timeout)
-	cmd.Flag("start-timeout", "How long to wait for a start while the unit does not run.").Default("10s").PlaceHolder("DURATION").DurationVar(&f.startTimeout)
+	cmd.Flag("timeout", "How long to wait at most, such as 20m; 0 waits for ever.").Default("20m").DurationVar(&f.timeout)
+	cmd.Flag("start-timeout", "How long to wait for a start while the unit does not run.").Default("10s").DurationVar(&f.startTimeout)
 	cmd.Flag("invocation", "Invocation ID to wait for, instead of the unit's present one.").PlaceHolder("ID").StringVar(&f.invocation)
-	cmd.Flag("api.socket", "Unix socket of the daemon; empty asks none, and follows the journal here.").Default(daemonSocket).PlaceHolder("FILE").StringVar(&f.socket)
+	cmd.Flag("api.socket", "Unix socket of the daemon; empty asks none, and follows the journal here.").Default(daemonSocket).StringVar(&f.socket)
 	f.journal = addJournalFlags(cmd)
 	cmd.Flag("profile.dir", "Directory of YAML profiles that add to the built-in ones; without a daemon.").PlaceHolder("DIR").StringVar(&f.profiles)
 	cmd.Flag("format", "text for people, json for programs.").Default("text").EnumVar(&f.format, "text", "json")

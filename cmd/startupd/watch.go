@@ -30,7 +30,7 @@ func addViewFlags(cmd *kingpin.CmdClause) *viewFlags {
 	f := &viewFlags{}
 	cmd.Arg("UNIT", "Units, globs allowed; all that the daemon watches by default. Without a daemon their journal is read here.").StringsVar(&f.units)
 	cmd.Flag("api.socket", "Unix socket of the daemon; empty asks none.").
-		Default(filepath.Join(firstOf("RUNTIME_DIRECTORY", "/run/startupd"), "api.sock")).PlaceHolder("FILE").StringVar(&f.socket)
+		Default(filepath.Join(firstOf("RUNTIME_DIRECTORY", "/run/startupd"), "api.sock")).StringVar(&f.socket)
 	f.journal = addJournalFlags(cmd)
 	cmd.Flag("profile.dir", "Directory of YAML profiles that add to the built-in ones; without a daemon.").PlaceHolder("DIR").StringVar(&f.profiles)
 	cmd.Flag("gpu", "Look at GPUs over NVML; without a daemon.").Default("true").BoolVar(&f.gpu)
@@ -40,18 +40,24 @@ func addViewFlags(cmd *kingpin.CmdClause) *viewFlags {
 
 // observing is how the units are observed. Journal files of another host are
 // read here: the daemon knows this one's.
-func (f *viewFlags) observing() observe.Options {
+func (f *viewFlags) observing() (observe.Options, error) {
 	o := observe.Options{Socket: f.socket}
-	if len(f.units) > 0 {
-		o.Own = f.own
-	}
 	if *f.journal.dir != "" {
 		o.Socket = ""
+	}
+	if len(f.units) > 0 {
+		o.Own = f.own
+	} else if o.Socket == "" {
+		why := "--api.socket is empty"
+		if *f.journal.dir != "" {
+			why = "--journal.dir is read here"
+		}
+		return o, &exitError{exitUsage, fmt.Errorf("which units? No daemon is asked for them (%s); name at least one", why)}
 	}
 	for _, u := range f.units {
 		o.Units = append(o.Units, app.UnitName(u))
 	}
-	return o
+	return o, nil
 }
 
 // own is a core in this process. It logs nothing: the screen is the view's.
@@ -84,7 +90,7 @@ func (f *viewFlags) unseen(err error) error {
 		return err
 	}
 	if len(f.units) == 0 {
-		err = fmt.Errorf("%w; start the daemon, or name a unit whose journal is to be read here", err)
+		err = fmt.Errorf("%w; without a daemon, name a unit whose journal is to be read here", err)
 	}
 	return &exitError{exitUnknown, err}
 }
@@ -107,8 +113,11 @@ func (f *watchFlags) run(ctx context.Context) error {
 		return &exitError{exitUsage, errors.New("watch needs a terminal; use `startupd status` to print the state once")}
 	}
 	collectAt(200) // one user's, and soon over
-	o := f.observing()
-	err := watch.Run(ctx, watch.Terminal{In: in, Out: out, Env: os.Environ()}, func(ctx context.Context, see func(observe.Update) error, note func(string)) error {
+	o, err := f.observing()
+	if err != nil {
+		return err
+	}
+	err = watch.Run(ctx, watch.Terminal{In: in, Out: out, Env: os.Environ()}, func(ctx context.Context, see func(observe.Update) error, note func(string)) error {
 		o.Note = note
 		return observe.Run(ctx, o, see)
 	})

@@ -269,7 +269,7 @@ func TestWatchWithoutAnything(t *testing.T) {
 	if code := s.ended(); code != exitUnknown {
 		t.Errorf("exit code %d", code)
 	}
-	s.checkLeft("no daemon runs here; start the daemon, or name a unit")
+	s.checkLeft("no daemon runs here; without a daemon, name a unit")
 }
 
 // TestStatusThroughTheSocket asks a daemon, as scripts do.

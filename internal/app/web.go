@@ -47,7 +47,12 @@ func (a *App) newWeb() (*webServers, error) {
 	}
 	srv := a.newUnits()
 	h := &api{ready: a.ready, alive: a.alive, metrics: metrics, units: srv}
-	h.page, err = webpage.New(webpage.Options{Status: srv.Status, Startups: srv.Startups, Memory: srv.Memory, Version: a.opt.Version})
+	shown := webpage.Options{Status: srv.Status, Memory: srv.Memory, Version: a.opt.Version}
+	// That none is kept on purpose is no trouble.
+	if !a.history.off {
+		shown.Startups = srv.Startups
+	}
+	h.page, err = webpage.New(shown)
 	if err != nil {
 		return nil, err
 	}

@@ -153,10 +153,15 @@ func (s *sdReader) seek() C.int {
 	return C.jr_seek(s.r, from)
 }
 
-// wait returns when the journal has changed, or after d.
+// wait returns when the journal has changed, or after d. A file that came may
+// begin behind entries of another one that libsystemd has passed over: they
+// must be found before the reader is beyond them for good.
 func (s *sdReader) wait(d time.Duration) error {
-	if rc := C.jr_wait(s.r, C.uint64_t(d.Microseconds())); rc < 0 {
+	switch rc := C.jr_wait(s.r, C.uint64_t(d.Microseconds())); {
+	case rc < 0:
 		return fmt.Errorf("wait for the journal: %w", syscall.Errno(-rc))
+	case rc == C.JR_FILES:
+		return s.again()
 	}
 	return nil
 }

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define API(ret, name, ...) static ret (*p_##name)(__VA_ARGS__)
 
@@ -95,8 +96,9 @@ void jr_close(jr *r)
 	if (r->j)
 		p_close(r->j);
 	free(r->extra);
+	free(r->last);
 	r->j = NULL;
-	r->extra = NULL;
+	r->extra = r->last = NULL;
 }
 
 int jr_match(jr *r, const char *data, size_t len) { return p_add_match(r->j, data, len); }
@@ -114,17 +116,13 @@ int jr_wait(jr *r, uint64_t usec) { return p_wait(r->j, usec); }
 
 int jr_again(jr *r)
 {
-	char *cursor;
 	int rc;
 
-	if (r->first || r->pending || r->reverse)
+	if (!r->last || r->pending || r->reverse)
 		return 0;
-	if ((rc = p_get_cursor(r->j, &cursor)) < 0)
-		return rc;
-	if ((rc = p_seek_cursor(r->j, cursor)) >= 0 && (rc = p_next(r->j)) > 0)
+	if ((rc = p_seek_cursor(r->j, r->last)) >= 0 && (rc = p_next(r->j)) > 0)
 		// Another entry than the last one is one that was not written yet.
-		r->pending = p_test_cursor(r->j, cursor) <= 0;
-	free(cursor);
+		r->pending = p_test_cursor(r->j, r->last) <= 0;
 	return rc;
 }
 
@@ -269,7 +267,9 @@ static void put_cursor(jr *r, out *o)
 	PUT(o, "__CURSOR=");
 	put(o, cursor, strlen(cursor));
 	PUT(o, "\n");
-	free(cursor);
+	// libsystemd forgets where it is when the file is renamed.
+	free(r->last);
+	r->last = cursor;
 }
 
 // compare_until says where the entry lies: before (-1) or behind (1) the last
@@ -282,21 +282,56 @@ static int compare_until(const jr *r, uint64_t mono, sd_id128_t boot)
 	return mono < r->until_mono ? -1 : mono > r->until_mono;
 }
 
+// An entry is young while the one before it may have been written in the same
+// moment; from twice that age on each gets a cursor to find its way back to.
+enum { young_usec = 1000000 };
+
+static uint64_t now_usec(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_REALTIME, &t);
+	return (uint64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
+}
+
+// recheck makes the present entry the one right behind the last one written.
+// libsystemd looks for the next entry under one match after another, and in one
+// file after another: of two entries that are written meanwhile it may find the
+// second, and the first would never be seen.
+static int recheck(jr *r)
+{
+	int rc = p_previous(r->j);
+	if (rc <= 0 || p_test_cursor(r->j, r->last) > 0)
+		return rc < 0 ? rc : p_next(r->j);
+	if ((rc = p_seek_cursor(r->j, r->last)) < 0 || (rc = p_next(r->j)) <= 0)
+		return rc;
+	return p_test_cursor(r->j, r->last) > 0 ? p_next(r->j) : rc;
+}
+
+static int clocks(jr *r, uint64_t *real, uint64_t *mono, sd_id128_t *boot)
+{
+	return p_get_realtime_usec(r->j, real) >= 0 && p_get_monotonic_usec(r->j, mono, boot) >= 0;
+}
+
 // step goes to the next entry and reads its clocks. An entry that can't be
 // read is counted and passed over. It returns a jr_state; JR_MORE is success.
-static int step(jr *r, uint64_t *real, uint64_t *mono, sd_id128_t *boot)
+static int step(jr *r, uint64_t now, uint64_t *real, uint64_t *mono, sd_id128_t *boot)
 {
 	for (;; r->pending = 0) {
-		if (!r->pending) {
-			int rc = r->reverse ? p_previous(r->j) : p_next(r->j);
-			if (rc < 0)
-				return rc;
-			if (rc == 0)
-				return JR_TAIL;
+		int rc = 1, fresh = !r->pending;
+		if (fresh)
+			rc = r->reverse ? p_previous(r->j) : p_next(r->j);
+		if (rc > 0 && clocks(r, real, mono, boot)) {
+			if (!fresh || r->reverse || !r->last_is_here || *real + young_usec < now)
+				break;
+			if ((rc = recheck(r)) > 0 && clocks(r, real, mono, boot))
+				break;
 		}
-		if (p_get_realtime_usec(r->j, real) >= 0 && p_get_monotonic_usec(r->j, mono, boot) >= 0)
-			break;
+		if (rc < 0)
+			return rc;
+		if (rc == 0)
+			return JR_TAIL;
 		r->bad++;
+		r->last_is_here = 0; // between it and the next one lies this one
 	}
 	r->pending = 0;
 	return JR_MORE;
@@ -309,7 +344,7 @@ enum { reserve = 64 << 10 };
 void jr_read(jr *r, char *buf, size_t cap, uint64_t max, jr_result *res)
 {
 	out o = {.buf = buf, .cap = cap - 512}; // room for the end of the batch
-	uint64_t real, mono;
+	uint64_t real, mono, now = now_usec();
 	sd_id128_t boot;
 	int here = 0; // the present entry is the last one written, and has no cursor
 
@@ -318,7 +353,7 @@ void jr_read(jr *r, char *buf, size_t cap, uint64_t max, jr_result *res)
 		res->state = JR_MORE;
 		if (res->entries == max || (res->entries && o.cap - o.used < reserve))
 			break;
-		res->state = step(r, &real, &mono, &boot);
+		res->state = step(r, now, &real, &mono, &boot);
 		if (res->state != JR_MORE)
 			break;
 		int until = r->has_until ? compare_until(r, mono, boot) : -1;
@@ -332,7 +367,7 @@ void jr_read(jr *r, char *buf, size_t cap, uint64_t max, jr_result *res)
 			PUT(&o, "\n");
 		put_clocks(&o, real, mono, boot);
 		put_fields(r, &o);
-		int cursor = r->cursors || r->first || until == 0;
+		int cursor = r->cursors || r->first || until == 0 || real + 2 * young_usec >= now;
 		if (cursor)
 			put_cursor(r, &o);
 		if (o.full) {
@@ -344,12 +379,15 @@ void jr_read(jr *r, char *buf, size_t cap, uint64_t max, jr_result *res)
 			break;
 		}
 		r->first = 0;
+		r->last_is_here = cursor;
 		here = !cursor;
 		res->entries++;
 	}
 	o.cap = cap;
-	if (here)
+	if (here) {
 		put_cursor(r, &o);
+		r->last_is_here = 1;
+	}
 	if (res->entries)
 		PUT(&o, "\n");
 	res->used = o.used;

@@ -51,6 +51,8 @@ typedef struct {
 	sd_journal *j;
 	int pending; // the present entry was not written yet
 	int first;   // the next entry is the first one
+	char *last;  // cursor of the last entry that got one; the last one of a batch does
+	int last_is_here; // last is that of the last entry written
 	uint64_t bad; // entries that could not be read, or only in part
 	char *extra; // the fields that only some entries need
 	size_t extra_cap;
@@ -65,6 +67,9 @@ void jr_close(jr *r);
 int jr_match(jr *r, const char *data, size_t len);
 int jr_or(jr *r);
 int jr_seek(jr *r, const char *cursor);
+
+// jr_wait returns JR_FILES when files came or went.
+enum { JR_FILES = 2 }; // SD_JOURNAL_INVALIDATE
 int jr_wait(jr *r, uint64_t usec);
 
 // jr_again makes the next jr_read look anew for what is behind the last entry.

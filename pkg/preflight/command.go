@@ -1,6 +1,7 @@
 package preflight
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"path"
@@ -26,18 +27,25 @@ type command struct {
 	container *container
 	// problems are what could not be read, for people.
 	problems []string
-	// overrides are settings that the engine's configuration file makes.
+	// doubt says why the start's own command may be another one, so that nothing
+	// that fails is certain; "" when it is not.
+	doubt string
+	// file are settings that the engine's configuration file makes.
 	file map[string]string
 	// version is the engine's, from its package; "" when not known.
 	version string
 }
 
 // find makes out the engine's command of a unit's, or of argv.
-func find(s *System, profiles []*profile.Profile, u *Unit, argv []string, environ map[string]string) *command {
-	c := &command{env: maps.Clone(environ), argv: argv}
+func find(s *System, profiles []*profile.Profile, u *Unit, argv []string, environ map[string]string, dir string) *command {
+	c := &command{env: maps.Clone(environ), argv: argv, dir: dir}
 	owner := ""
 	if u != nil {
-		c.env, c.problems = u.environment(s)
+		var unread []string
+		c.env, unread = u.environment(s)
+		for _, p := range unread {
+			c.uncertain(p)
+		}
 		c.dir, owner = u.WorkingDirectory, u.User
 		if u.Split {
 			c.problems = append(c.problems, "systemctl does not tell where arguments end: those with spaces in them may be misread")
@@ -67,12 +75,26 @@ func find(s *System, profiles []*profile.Profile, u *Unit, argv []string, enviro
 		c.fromScript(s, profiles)
 	}
 	c.container = newContainer(c.argv)
-	if c.container != nil {
+	if k := c.container; k != nil {
+		for _, name := range k.passed {
+			if v, ok := c.env[name]; ok {
+				k.env[name] = v
+			}
+		}
+		if k.envFile {
+			c.uncertain("the variables of --env-file are not looked at")
+		}
 		// What the host's unit sets is not what the container sees.
-		c.env = c.container.env
+		c.env = k.env
 	}
 	c.takeEnv()
 	return c
+}
+
+// uncertain tells of something that may change the command.
+func (c *command) uncertain(problem string) {
+	c.problems = append(c.problems, problem)
+	c.doubt = cmp.Or(c.doubt, problem)
 }
 
 // detect finds the first word with which the command line is an engine's.
@@ -164,13 +186,38 @@ func (c *command) abs(p string) string {
 type container struct {
 	runtime string
 	env     map[string]string
+	// passed are variables that it takes from its caller, and envFile is true where
+	// a file sets some.
+	passed  []string
+	envFile bool
 	// ports maps ports of the container to the host's; nil with the host's network.
 	ports map[string]string
+	// addresses are the host's addresses of ports; a port without one has all.
+	addresses map[string]string
 	// gpus is what chooses GPUs ("all", "device=0,1"); "" when nothing does.
-	gpus    string
-	hostIPC bool
+	gpus string
+	// devices are GPUs of the Container Device Interface: numbers, UUIDs or all.
+	devices []string
+	// ipc is whose /dev/shm it has; "" is its own.
+	ipc     string
 	shmSize string
 	hostNet bool
+}
+
+// chosen tells which of the host's GPUs the container gets, as NAME=LIST; ""
+// where it gets all, or as many as it is told.
+func (c *container) chosen() string {
+	if _, ids, ok := strings.Cut(c.gpus, "device="); ok {
+		return "--gpus device=" + strings.Trim(ids, `"'`)
+	}
+	if len(c.devices) > 0 && !slices.Contains(c.devices, "all") {
+		return "--device gpu=" + strings.Join(c.devices, ",")
+	}
+	const variable = "NVIDIA_VISIBLE_DEVICES"
+	if v := c.env[variable]; c.gpus == "" && !slices.Contains([]string{"", "all", "none", "void"}, v) {
+		return variable + "=" + v
+	}
+	return ""
 }
 
 // newContainer reads `docker run ...` and its likes; nil for anything else.
@@ -181,7 +228,7 @@ func newContainer(argv []string) *container {
 	if at < 0 || !slices.Contains(argv[at+1:], "run") {
 		return nil
 	}
-	c := &container{runtime: path.Base(argv[at]), env: map[string]string{}, ports: map[string]string{}}
+	c := &container{runtime: path.Base(argv[at]), env: map[string]string{}, ports: map[string]string{}, addresses: map[string]string{}}
 	for i := at + 1; i < len(argv); i++ {
 		flag, value, ok := strings.Cut(argv[i], "=")
 		if !ok && i+1 < len(argv) {
@@ -197,17 +244,26 @@ func (c *container) option(flag, value string) {
 	case "-e", "--env":
 		if name, v, ok := strings.Cut(value, "="); ok {
 			c.env[name] = v
+		} else {
+			c.passed = append(c.passed, value)
+		}
+	case "--env-file":
+		c.envFile = true
+	case "--device":
+		if _, id, ok := strings.Cut(value, "nvidia.com/gpu="); ok {
+			c.devices = append(c.devices, id)
 		}
 	case "-p", "--publish":
 		parts := strings.Split(value, ":")
 		if n := len(parts); n > 1 {
 			port, _, _ := strings.Cut(parts[n-1], "/")
 			c.ports[port] = parts[n-2]
+			c.addresses[port] = strings.Trim(strings.Join(parts[:n-2], ":"), "[]")
 		}
 	case "--network", "--net":
 		c.hostNet = value == "host"
 	case "--ipc":
-		c.hostIPC = value == "host"
+		c.ipc = value
 	case "--shm-size":
 		c.shmSize = value
 	case "--gpus":

@@ -13,7 +13,7 @@ import (
 // found finds the command of a unit on the host.
 func (h *host) found(u Unit) *command {
 	h.t.Helper()
-	c := find(&h.sys, []*profile.Profile{engine(h.t)}, &u, nil, nil)
+	c := find(&h.sys, []*profile.Profile{engine(h.t)}, &u, nil, nil, "")
 	if c.profile != nil {
 		c.readConfig(&h.sys)
 	}
@@ -150,15 +150,15 @@ func TestContainer(t *testing.T) {
 	want(t, r, CheckCommand, OK, "in a container of docker")
 	want(t, r, CheckGPUs, OK, "sees 2 GPUs of this host's 4 by --gpus device=1,2")
 	want(t, r, CheckGPUMemory, OK, "GPUs 1, 2")
-	want(t, r, CheckPort, OK, "0.0.0.0:9000 is free")
-	want(t, r, CheckSharedMemory, Fail, "docker's default (64 MiB)")
+	want(t, r, CheckPort, OK, "127.0.0.1:9000 is free")
+	want(t, r, CheckSharedMemory, Warning, "docker's default (64 MiB, if nobody changed it)")
 	want(t, r, CheckPackages, Unknown, "inside the container")
 	want(t, r, CheckDisk, Unknown, "inside the container")
 	for _, c := range []struct {
 		flag   string
 		status Status
 		text   string
-	}{{"--ipc=host", OK, "50.0 GiB free"}, {"--shm-size=8g", Unknown, "its own, of 8g"}} {
+	}{{"--ipc=host", OK, "50.0 GiB free"}, {"--shm-size=8g", Unknown, "its own, of 8g"}, {"--ipc=container:box", Unknown, "shares that of --ipc=container:box"}} {
 		r := Run(t.Context(), h.options(cards(4, 1, 80), slices.Insert(slices.Clone(argv), 2, c.flag)...))
 		want(t, r, CheckSharedMemory, c.status, c.text)
 	}
@@ -167,6 +167,99 @@ func TestContainer(t *testing.T) {
 	want(t, r, CheckPort, OK, "0.0.0.0:7 is free")
 	r = Run(t.Context(), h.options(cards(4, 1, 80), strings.Fields("podman run vllm/vllm-openai --model m")...))
 	want(t, r, CheckPort, Unknown, "the container's own")
+}
+
+// The GPUs that a container gets, however it is told, and what may change them.
+func TestContainerGPUs(t *testing.T) {
+	h := newHost(t)
+	busy := cards(4, 1, 80)
+	busy[0] = card(0, 70, 80)
+	h.process(proc{pid: 7, argv: []string{"python"}})
+	for _, c := range []struct {
+		name, flags, env string
+		status           Status
+		text             string
+		verdict          Verdict
+	}{
+		{"all", "--gpus all", "", OK, "sees 4 GPUs", NotFit},
+		{"quoted", `--gpus "device=1"`, "", OK, "by --gpus device=1", Fit},
+		{"by CDI", "--device nvidia.com/gpu=1", "", OK, "by --device gpu=1", Fit},
+		{"all by CDI", "--device=nvidia.com/gpu=all", "", OK, "sees 4 GPUs", NotFit},
+		{"another device", "--device /dev/fuse --gpus device=1", "", OK, "by --gpus device=1", Fit},
+		{"by the runtime's variable", "-e NVIDIA_VISIBLE_DEVICES=1", "", OK, "by NVIDIA_VISIBLE_DEVICES=1", Fit},
+		{"a number within the container", "--gpus device=2,3 -e CUDA_VISIBLE_DEVICES=0", "", Unknown, "counts the GPUs of the container", Fit},
+		{"a variable that is passed on", "-e CUDA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES=1", OK, "by CUDA_VISIBLE_DEVICES=1", Fit},
+		{"variables of a file", "--env-file /etc/llm.env", "", OK, "sees 4 GPUs", Fit},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := h.options(busy, strings.Fields("podman run --ipc=host "+c.flags+" vllm/vllm-openai --model m --gpu-memory-utilization 0.9")...)
+			o.Environ = []string{c.env}
+			r := Run(t.Context(), o)
+			want(t, r, CheckGPUs, c.status, c.text)
+			if r.Verdict != c.verdict {
+				t.Errorf("verdict %s: %s", r.Verdict, r.Summary())
+			}
+		})
+	}
+	// What holds it may be the running unit's own container.
+	o := h.options(busy, strings.Fields("docker run --ipc=host vllm/vllm-openai --model m --gpu-memory-utilization 0.9")...)
+	r := Run(t.Context(), o.withUnit(Unit{MainPID: 7}))
+	want(t, r, CheckGPUMemory, Warning, "the running unit's own container may hold it")
+}
+
+// Where the start's own command may be another one, nothing that fails is
+// certain.
+func TestDoubt(t *testing.T) {
+	h := newHost(t)
+	h.file("/etc/share.env", "SHARE=0.9\n")
+	h.file("/etc/loop.env", ". /etc/loop.env\n")
+	for _, c := range []struct {
+		name, text string
+		certain    bool
+	}{
+		{"plain", "vllm serve m --gpu-memory-utilization 0.9", true},
+		{"a default", "vllm serve m --gpu-memory-utilization ${SHARE:-0.9}", true},
+		{"one of two commands", "if [ $MODE = x ]; then\nvllm serve m --gpu-memory-utilization 0.9\nelse\nvllm serve m --gpu-memory-utilization 0.3\nfi", false},
+		{"the same twice", "vllm serve m --gpu-memory-utilization 0.9 || vllm serve m --gpu-memory-utilization 0.9", true},
+		{"a value under a condition", "SHARE=0.9\nif [ -n \"$SMALL\" ]; then SHARE=0.3; fi\nvllm serve m --gpu-memory-utilization $SHARE", false},
+		{"another's value under a condition", "if true; then X=1; fi\nvllm serve m --gpu-memory-utilization 0.9", true},
+		{"set again", "if true; then SHARE=0.3; fi\nSHARE=0.9\nvllm serve m --gpu-memory-utilization $SHARE", true},
+		{"a computed value", "SHARE=$(cat /etc/share)\nvllm serve m --gpu-memory-utilization 0.9 $SHARE", false},
+		{"of another file", ". /etc/none.env\nvllm serve m --gpu-memory-utilization ${SHARE:-0.9}", false},
+		{"set before another file", "SHARE=0.9\n. /etc/none.env\nvllm serve m --gpu-memory-utilization $SHARE", false},
+		{"set behind it", ". /etc/none.env\nSHARE=0.9 CUDA_VISIBLE_DEVICES=0\nvllm serve m --gpu-memory-utilization $SHARE", true},
+		{"another file that is read", "SHARE=0.3\nset -a\n. /etc/share.env\nvllm serve m --gpu-memory-utilization $SHARE", true},
+		{"a file that reads itself", ". /etc/loop.env\nvllm serve m --gpu-memory-utilization 0.9", false},
+		{"GPUs under a condition", "[ -e /x ] && export CUDA_VISIBLE_DEVICES=0\nvllm serve m --gpu-memory-utilization 0.9", false},
+		{"parameters that move", "shift\nvllm serve m --gpu-memory-utilization $1", false},
+		{"the host's name", "vllm serve m --gpu-memory-utilization 0.9 --served-model-name $HOSTNAME", false},
+		{"options", "while [ $# -gt 0 ]; do case $1 in --share) SHARE=$2;; esac; shift; done\nvllm serve m --gpu-memory-utilization ${SHARE:-0.9}", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h.file("/opt/bin/start", "#!/bin/bash\n"+c.text+"\n")
+			r := Run(t.Context(), h.options(cards(1, 60, 80), "/opt/bin/start", "0.9"))
+			verdict, command := NotFit, OK
+			if !c.certain {
+				verdict, command = Fit, Unknown
+			}
+			want(t, r, CheckCommand, command, "")
+			if r.Verdict != verdict {
+				t.Errorf("verdict %s: %s; %+v", r.Verdict, r.Summary(), of(r, CheckCommand))
+			}
+		})
+	}
+	o := h.options(cards(1, 60, 80), "vllm", "serve", "m", "--gpu-memory-utilization", "0.9").withUnit(Unit{EnvironmentFiles: []EnvironmentFile{{Path: "/etc/none"}}})
+	want(t, Run(t.Context(), o), CheckGPUMemory, Warning, "it is not certain, as EnvironmentFile=/etc/none: it does not exist")
+}
+
+// A virtual environment that a script enters is where its programs are.
+func TestActivate(t *testing.T) {
+	h := newHost(t)
+	h.file("/opt/bin/start", "#!/bin/bash\nsource /opt/venv/bin/activate\nexec vllm serve m\n")
+	got := h.found(Unit{Argv: []string{"/opt/bin/start"}})
+	if !strings.HasPrefix(got.env["PATH"], "/opt/venv/bin:") || got.doubt != "" {
+		t.Errorf("PATH %q, doubt %q", got.env["PATH"], got.doubt)
+	}
 }
 
 func TestUnitForms(t *testing.T) {

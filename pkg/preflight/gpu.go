@@ -18,6 +18,9 @@ type GPULook struct {
 	// Blind is true where the look itself was not possible (a build without NVML,
 	// a missing right): it says nothing of the host.
 	Blind bool
+	// NoDriver is true where the driver's library was not found: it is not installed,
+	// or it lies at an unusual place.
+	NoDriver bool
 }
 
 // need is how many GPUs of this host the start takes; why is set where that is
@@ -26,6 +29,12 @@ type need struct {
 	count int
 	text  string
 	why   string
+	// elsewhere names a launcher that may take GPUs of other hosts where this one
+	// has too few; "" for none.
+	elsewhere string
+	// one is true where the start is one of several parts, each with GPUs of its
+	// own.
+	one bool
 }
 
 // gpuNeed multiplies the parallel sizes.
@@ -35,10 +44,14 @@ func (c *command) gpuNeed() need {
 	}
 	var n need
 	product := 1
+	n.one = c.setting(profile.SettingDataParallelRank).from != ""
 	for _, name := range []string{profile.SettingTensorParallel, profile.SettingPipelineParallel, profile.SettingDataParallel} {
 		size, ok := c.count(name)
 		if s := c.setting(profile.SettingDataParallelLocal); name == profile.SettingDataParallel && s.from != "" {
 			size, ok = c.count(profile.SettingDataParallelLocal)
+		}
+		if n.one && name == profile.SettingDataParallel {
+			size, ok = 1, true
 		}
 		if !ok {
 			return need{why: fmt.Sprintf("the %s size %q is no number", strings.ReplaceAll(name, "_", "-"), c.setting(name).value)}
@@ -49,12 +62,17 @@ func (c *command) gpuNeed() need {
 		product *= size
 	}
 	nodes, ok := c.count(profile.SettingNodes)
-	launcher := c.setting(profile.SettingLauncher).value
-	switch {
-	case !ok || product > 1<<20 || product%nodes != 0:
+	if !ok || product > 1<<20 || product%nodes != 0 {
 		return need{why: "the numbers of hosts and parts do not fit each other"}
-	case slices.Contains(c.profile.Preflight.RemoteLaunchers, launcher):
-		return need{why: fmt.Sprintf("%s may put its workers on other hosts", launcher)}
+	}
+	for _, name := range []string{profile.SettingLauncher, profile.SettingDataParallelLauncher} {
+		switch l := c.setting(name); {
+		case !slices.Contains(c.profile.Preflight.RemoteLaunchers, l.value):
+		case l.from == "default":
+			n.elsewhere = l.value
+		default:
+			return need{why: fmt.Sprintf("%s may put its workers on other hosts", l.value)}
+		}
 	}
 	n.count, n.text = product/nodes, strings.TrimPrefix(n.text, " x ")
 	return n
@@ -64,6 +82,10 @@ func (c *command) gpuNeed() need {
 // environment variable that chooses them; why is set where that is not known.
 func (c *command) visible(all []event.GPU) (gpus []event.GPU, from, why string) {
 	name, value, set := "", "", false
+	box := ""
+	if k := c.container; k != nil {
+		box = k.chosen()
+	}
 	if p := c.profile; p != nil && p.Preflight != nil {
 		for _, name = range p.Preflight.VisibleGPUs {
 			if value, set = c.env[name]; set {
@@ -71,12 +93,12 @@ func (c *command) visible(all []event.GPU) (gpus []event.GPU, from, why string) 
 			}
 		}
 	}
-	if k := c.container; k != nil && !set {
-		ids, ok := strings.CutPrefix(k.gpus, "device=")
-		if !ok {
-			return all, "", ""
-		}
-		name, value, set = "--gpus device", ids, true
+	if box != "" && set {
+		return nil, name + "=" + value, "it counts the GPUs of the container"
+	}
+	if box != "" {
+		name, value, _ = strings.Cut(box, "=")
+		set = true
 	}
 	if !set {
 		return all, "", ""
@@ -85,7 +107,7 @@ func (c *command) visible(all []event.GPU) (gpus []event.GPU, from, why string) 
 	for field := range strings.SplitSeq(value, ",") {
 		g, ok := choose(all, strings.TrimSpace(field))
 		switch {
-		case strings.HasPrefix(field, "MIG-"):
+		case strings.HasPrefix(strings.TrimSpace(field), "MIG-"):
 			return nil, from, "it names a MIG device, whose memory is not looked at"
 		case !ok:
 			// CUDA takes the ones before an entry that it does not know.
@@ -124,12 +146,21 @@ func (l *look) gpus(seen GPULook) ([]event.GPU, Result) {
 	r := Result{Check: CheckGPUs, Class: "gpu_unavailable"}
 	p := l.cmd.profile
 	needed := p != nil && p.Preflight != nil && p.Preflight.GPUs
+	if needed && l.cmd.otherBuild() {
+		r.Status, r.Class = Unknown, ""
+		r.What = l.cmd.version + " is a build for no GPU of NVIDIA's: what it needs is not looked at"
+		return nil, r
+	}
 	if len(seen.GPUs) == 0 {
 		r.Status, r.What = Unknown, seen.Reason
-		if needed && !seen.Blind {
-			r.Status = Fail
-			r.What = "the engine needs a GPU: " + seen.Reason
+		if !needed || seen.Blind {
+			return nil, r
 		}
+		if why := l.noDriver(seen); why != "" {
+			r.What += "; " + why
+			return nil, r
+		}
+		r.Status, r.What = Fail, "the engine needs a GPU: "+seen.Reason
 		return nil, r
 	}
 	gpus, from, whyNot := l.cmd.visible(seen.GPUs)
@@ -146,6 +177,14 @@ func (l *look) gpus(seen GPULook) ([]event.GPU, Result) {
 	case n.why != "":
 		r.Status, r.What = Unknown, names+"; how many the start takes is not known: "+n.why
 		return gpus, l.lost(gpus, r)
+	case len(gpus) < n.count && needed && n.elsewhere != "":
+		r.Status = Unknown
+		r.What = fmt.Sprintf("the start needs %s%s, and sees %s: %s may put its workers on other hosts", counted(n.count, "GPU"), in(n.text), names, n.elsewhere)
+		return gpus, l.lost(gpus, r)
+	case len(gpus) > n.count && n.one:
+		r.Status = Unknown
+		r.What = fmt.Sprintf("sees %s; which of them this part of several takes is not known", names)
+		return nil, r
 	case len(gpus) < n.count && needed:
 		r.Status = Fail
 		r.What = fmt.Sprintf("the start needs %s (%s), and sees %s", counted(n.count, "GPU"), or(n.text, "one by default"), names)
@@ -158,6 +197,26 @@ func (l *look) gpus(seen GPULook) ([]event.GPU, Result) {
 	r.Status, r.Class = OK, ""
 	r.What = fmt.Sprintf("needs %s%s, sees %s", counted(n.count, "GPU"), in(n.text), names)
 	return gpus, l.lost(gpus, r)
+}
+
+// otherBuild says that the installed engine was built for other hardware.
+func (c *command) otherBuild() bool {
+	_, local, ok := strings.Cut(c.version, "+")
+	return ok && slices.ContainsFunc(c.profile.Preflight.OtherBuilds, func(b string) bool { return strings.HasPrefix(local, b) })
+}
+
+// noDriver says why the engine may start although the driver's library was not
+// found; "" where it can't.
+func (l *look) noDriver(seen GPULook) string {
+	switch {
+	case !seen.NoDriver:
+		return ""
+	case l.sys.exists(l.sys.proc("driver", "nvidia", "version")):
+		return "the driver is loaded, so the engine may find its library"
+	case l.cmd.version == "":
+		return "whether the engine is a build that needs an NVIDIA GPU is not known"
+	}
+	return ""
 }
 
 func in(text string) string {
@@ -350,49 +409,3 @@ func ranges(list []string) string {
 }
 
 func atoi(s string) int { n, _ := strconv.Atoi(s); return n }
-
-// weights compares the weights with what the engine asks for on each GPU.
-func (l *look) weights(gpus []event.GPU) *Result {
-	size, from, sure := l.weightBytes()
-	if size == 0 || len(gpus) == 0 {
-		return nil
-	}
-	if s := l.cmd.setting(profile.SettingOffload); s.from != "" && s.from != "default" && s.value != "0" {
-		return &Result{Check: CheckWeights, Status: Unknown, What: fmt.Sprintf("weights of %s on each GPU (%s), of which part stays in the host's memory", gib(size), from)}
-	}
-	shares, _, bad := l.shares()
-	g := &gpus[0]
-	if bad != "" || g.TotalBytes == nil || g.MIG {
-		return nil
-	}
-	ask := uint64(float64(*g.TotalBytes) * shares[0])
-	r := &Result{Check: CheckWeights, Status: OK, NeedBytes: &size, HaveBytes: &ask,
-		What: fmt.Sprintf("weights of %s on each GPU (%s) in the %s that the engine asks for", gib(size), from, gib(ask))}
-	if size > ask {
-		r.Status, r.Class = Warning, "gpu_oom_weights"
-		if sure {
-			r.Status = Fail
-		}
-		r.What = fmt.Sprintf("weights of %s on each GPU (%s) do not fit into the %s that the engine asks for", gib(size), from, gib(ask))
-		r.Do = "Use more GPUs, a larger share of their memory, or a smaller or quantized model."
-	}
-	return r
-}
-
-// weightBytes is the size of the weights on each GPU; sure is false where it is
-// told by files, which may be quantized when they are loaded.
-func (l *look) weightBytes() (size uint64, from string, sure bool) {
-	if l.o.WeightBytes != nil {
-		return *l.o.WeightBytes, l.o.WeightsFrom, true
-	}
-	if l.model.bytes == 0 {
-		return 0, "", false
-	}
-	parts := 1
-	for _, name := range []string{profile.SettingTensorParallel, profile.SettingPipelineParallel} {
-		if n, ok := l.cmd.count(name); ok {
-			parts *= n
-		}
-	}
-	return l.model.bytes / uint64(parts), fmt.Sprintf("%s of files / %d", gib(l.model.bytes), parts), false
-}

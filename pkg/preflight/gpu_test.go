@@ -78,6 +78,9 @@ func TestGPUCount(t *testing.T) {
 		{"sizes multiply", cards(8, 1, 80), "", "-tp 4 --pipeline_parallel_size=2", OK, "needs 8 GPUs (tensor-parallel 4 x pipeline-parallel 2)"},
 		{"data parallel", cards(2, 1, 80), "", "-tp 2 --data-parallel-size 2", Fail, "needs 4 GPUs (tensor-parallel 2 x data-parallel 2), and sees 2 GPUs"},
 		{"data parallel, some here", cards(2, 1, 80), "", "-tp 2 -dp 8 -dpl 1", OK, "needs 2 GPUs"},
+		{"one of the data-parallel parts", cards(1, 1, 80), "", "-dp 8 --data-parallel-rank 3", OK, "needs 1 GPU"},
+		{"one of them, on some GPU", cards(8, 1, 80), "", "-dp 8 --data-parallel-rank 3", Unknown, "which of them this part of several takes"},
+		{"parts elsewhere", cards(1, 1, 80), "", "-dp 8 --data-parallel-backend ray", Unknown, "other hosts"},
 		{"too few are visible", cards(8, 1, 80), "CUDA_VISIBLE_DEVICES=0,1", "-tp 4", Fail, "sees 2 GPUs of this host's 8 by CUDA_VISIBLE_DEVICES=0,1"},
 		{"by UUID", cards(8, 1, 80), "CUDA_VISIBLE_DEVICES=GPU-00000007", "", OK, "1 GPU of this host's 8"},
 		{"none is visible", cards(8, 1, 80), "CUDA_VISIBLE_DEVICES=", "", Fail, "sees 0 GPUs"},
@@ -105,13 +108,21 @@ func TestGPUCount(t *testing.T) {
 // look that was not possible says nothing.
 func TestNoGPUs(t *testing.T) {
 	h := newHost(t)
+	for dir, version := range map[string]string{"/opt/venv": "0.16.0", "/opt/cpu": "0.16.0+cpu"} {
+		h.file(dir+"/pyvenv.cfg", "version = 3.12.3\n")
+		h.file(dir+"/bin/vllm", "#!"+dir+"/bin/python\n")
+		h.file(dir+"/lib/python3.12/site-packages/vllm-"+version+".dist-info/METADATA", "Name: vllm\nVersion: "+version+"\n")
+	}
 	for _, c := range []struct {
 		name   string
 		look   GPULook
 		argv   []string
 		status Status
 	}{
-		{"no driver", GPULook{State: "no_driver", Reason: "can't load it"}, []string{"vllm", "serve", "m"}, Fail},
+		{"no driver", GPULook{State: "no_driver", Reason: "can't load it", NoDriver: true}, []string{"/opt/venv/bin/vllm", "serve", "m"}, Fail},
+		{"no GPU", GPULook{State: "no_gpu", Reason: "lists no GPU"}, []string{"vllm", "serve", "m"}, Fail},
+		{"no driver, and no known build", GPULook{State: "no_driver", Reason: "can't load it", NoDriver: true}, []string{"vllm", "serve", "m"}, Unknown},
+		{"a build for CPUs", GPULook{State: "no_driver", Reason: "0.16.0+cpu is a build for no GPU", NoDriver: true}, []string{"/opt/cpu/bin/vllm", "serve", "m"}, Unknown},
 		{"a build that can't look", GPULook{State: "no_driver", Reason: "built without cgo", Blind: true}, []string{"vllm", "serve", "m"}, Unknown},
 		{"an unknown engine", GPULook{State: "no_driver", Reason: "can't load it"}, []string{"other", "run"}, Unknown},
 	} {
@@ -229,4 +240,30 @@ func TestWeights(t *testing.T) {
 	// Files alone may shrink when they are loaded: they only warn.
 	o := h.options(cards(1, 0, 1.0/(1<<20)), "vllm", "serve", "/models/m", "--gpu-memory-utilization", "0.9")
 	want(t, Run(t.Context(), o), CheckWeights, Warning, "do not fit")
+	// So does an earlier start, whose arguments may have been others; of another
+	// model it tells nothing.
+	o = h.options(cards(1, 1, 80), "vllm", "serve", "acme/one", "--gpu-memory-utilization", "0.5")
+	o.LastWeights = &Weights{Bytes: 75 * gibi, Model: "acme/one", From: "the start of 2026-03-01"}
+	want(t, Run(t.Context(), o), CheckWeights, Warning, "(the start of 2026-03-01) do not fit into the 40.0 GiB")
+	o.LastWeights.Model = "acme/big"
+	if found := of(Run(t.Context(), o), CheckWeights); found != nil {
+		t.Errorf("another model's weights: %+v", found)
+	}
+	// With a cache of a fixed size the share bounds no weights.
+	o = h.options(cards(1, 1, 80), "vllm", "serve", "acme/one", "--gpu-memory-utilization", "0.5", "--kv-cache-memory-bytes", "1G")
+	o.WeightBytes, o.WeightsFrom = &big, "expected_weights"
+	want(t, Run(t.Context(), o), CheckWeights, OK, "in the 80.0 GiB that the GPU has")
+}
+
+// Before a certain version a model that is too big went to other hosts by itself.
+func TestOtherHosts(t *testing.T) {
+	h := newHost(t)
+	for version, status := range map[string]Status{"0.10.2": Unknown, "0.16.0": Fail} {
+		dir := "/opt/" + version
+		h.file(dir+"/pyvenv.cfg", "version = 3.12.3\n")
+		h.file(dir+"/bin/vllm", "#!"+dir+"/bin/python\n")
+		h.file(dir+"/lib/python3.12/site-packages/vllm-"+version+".dist-info/METADATA", "Name: vllm\nVersion: "+version+"\n")
+		want(t, Run(t.Context(), h.options(cards(1, 1, 80), dir+"/bin/vllm", "serve", "m", "-tp", "2")), CheckGPUs, status, "needs 2 GPUs")
+		want(t, Run(t.Context(), h.options(cards(2, 1, 80), dir+"/bin/vllm", "serve", "m", "-tp", "2")), CheckGPUs, OK, "needs 2 GPUs")
+	}
 }

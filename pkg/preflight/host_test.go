@@ -24,6 +24,12 @@ func TestPort(t *testing.T) {
 		{"at another address", "0100007F:1F40 0A 1000 77", "--host 127.0.0.2", OK, "127.0.0.2:8000 is free"},
 		{"at the same address", "0100007F:1F40 0A 1000 77", "--host 127.0.0.1", Fail, "127.0.0.1:8000 is taken"},
 		{"at one of all", "0100007F:1F40 0A 1000 77", "", Fail, "127.0.0.1:8000 is taken"},
+		{"at IPv6's own", "00000000000000000000000001000000:1F40 0A 1000 77", "", OK, "0.0.0.0:8000 is free"},
+		{"at one of all of IPv6", "0100007F:1F40 0A 1000 77", "--host ::", Fail, "127.0.0.1:8000 is taken"},
+		{"localhost", "0200007F:1F40 0A 1000 77", "--host localhost", OK, "localhost:8000 is free"},
+		{"localhost is taken", "0100007F:1F40 0A 1000 77", "--host localhost", Fail, "127.0.0.1:8000 is taken"},
+		{"a name", "0200007F:1F40 0A 1000 77", "--host llm.example.com", Warning, "whether llm.example.com stands for that address is not known"},
+		{"a name, where all is taken", "00000000:1F40 0A 1000 77", "--host llm.example.com", Fail, "0.0.0.0:8000 is taken"},
 		{"a connection is no listener", "00000000:1F40 01 1000 77", "", OK, "is free"},
 		{"another port", "00000000:1F40 0A 1000 77", "--port 8001", OK, "0.0.0.0:8001 is free"},
 		{"no number", "", "--port http", Unknown, `"http"`},
@@ -36,7 +42,7 @@ func TestPort(t *testing.T) {
 			}
 			r := Run(t.Context(), h.options(cards(1, 1, 80), append([]string{"vllm", "serve", "m"}, strings.Fields(c.argv)...)...))
 			got := want(t, r, CheckPort, c.status, c.text)
-			if (c.status == Fail) != (got.Class == "port_in_use") {
+			if (c.status == Fail || c.status == Warning) != (got.Class == "port_in_use") {
 				t.Errorf("class %q", got.Class)
 			}
 			if strings.HasSuffix(c.socket, " 77") && c.status == Fail && (len(got.Holders) != 1 || got.Holders[0].Unit != "nginx.service" || got.Holders[0].PID != 60) {
@@ -48,6 +54,9 @@ func TestPort(t *testing.T) {
 	want(t, Run(t.Context(), h.options(cards(1, 1, 80), "vllm", "serve", "m")), CheckPort, Unknown, "can't read the host's sockets")
 	if found := of(Run(t.Context(), h.options(nil, "vllm", "serve", "m", "--uds", "/run/x")), CheckPort); found != nil {
 		t.Errorf("a Unix socket has a port: %+v", found)
+	}
+	if found := of(Run(t.Context(), h.options(nil, "vllm", "serve", "m", "--headless")), CheckPort); found != nil {
+		t.Errorf("a part without a server has a port: %+v", found)
 	}
 	o := h.options(nil, "vllm", "serve", "m").withUnit(Unit{Limited: "it runs with PrivateNetwork=yes"})
 	want(t, Run(t.Context(), o), CheckPort, Unknown, "PrivateNetwork=yes")
@@ -62,7 +71,7 @@ func TestSharedMemory(t *testing.T) {
 	}{
 		{"enough", 2 << 30, "-tp 2", OK},
 		{"little", 512 << 20, "-tp 2", Warning},
-		{"too little", 64 << 20, "-tp 2", Fail},
+		{"too little for some versions", 64 << 20, "-tp 2", Warning},
 		{"none", 0, "-tp 2", Fail},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -81,6 +90,15 @@ func TestSharedMemory(t *testing.T) {
 		})
 	}
 	h := newHost(t)
+	// Newer versions insist.
+	h.sys.Statfs = func(string) (Space, error) { return Space{Size: 1 << 40, Free: 64 << 20}, nil }
+	for version, status := range map[string]Status{"0.16.0": Warning, "0.30.1": Fail} {
+		dir := "/opt/" + version
+		h.file(dir+"/pyvenv.cfg", "version = 3.12.3\n")
+		h.file(dir+"/bin/vllm", "#!"+dir+"/bin/python\n")
+		h.file(dir+"/lib/python3.12/site-packages/vllm-"+version+".dist-info/METADATA", "Name: vllm\nVersion: "+version+"\n")
+		want(t, Run(t.Context(), h.options(cards(2, 1, 80), dir+"/bin/vllm", "serve", "m", "-tp", "2")), CheckSharedMemory, status, "64 MiB free")
+	}
 	h.sys.Statfs = func(string) (Space, error) { return Space{}, errors.New("broken") }
 	want(t, Run(t.Context(), h.options(cards(2, 1, 80), "vllm", "serve", "m", "-tp", "2")), CheckSharedMemory, Unknown, "broken")
 }
@@ -116,9 +134,9 @@ func TestDisks(t *testing.T) {
 		{"VLLM_CACHE_ROOT=/big/cache/new", OK, "compile cache /big/cache/new: 512.0 GiB free"},
 		{"VLLM_CACHE_ROOT=/btrfs", OK, "compile cache /btrfs: 512.0 GiB free"},
 		{"VLLM_CACHE_ROOT=/little", Warning, "compile cache /little: 1.0 GiB free and 1000000 inodes; a first start may write 2.0 GiB"},
-		{"VLLM_CACHE_ROOT=/full", Fail, "compile cache /full: 1 MiB free"},
-		{"VLLM_CACHE_ROOT=/inodes", Fail, "and 0 inodes"},
-		{"VLLM_CACHE_ROOT=/ro", Fail, "its file system is read-only"},
+		{"VLLM_CACHE_ROOT=/full", Warning, "compile cache /full: 1 MiB free"},
+		{"VLLM_CACHE_ROOT=/inodes", Warning, "and 0 inodes"},
+		{"VLLM_CACHE_ROOT=/ro", Warning, "its file system is read-only"},
 		{"HF_HOME=/big", OK, "model downloads /big/hub: 512.0 GiB free, for weights whose size is not known"},
 		{"HF_HUB_CACHE=/big/x", OK, "model downloads /big/x: "},
 		{"TORCHINDUCTOR_CACHE_DIR=/big/t", OK, "inductor cache /big/t: "},
@@ -132,6 +150,21 @@ func TestDisks(t *testing.T) {
 	o := h.options(cards(1, 1, 80), "vllm", "serve", "acme/one", "--download-dir", "/full").withUnit(Unit{User: "llm"})
 	want(t, Run(t.Context(), o), CheckDisk, Fail, "model downloads /full")
 	want(t, Run(t.Context(), o), CheckDisk, OK, "compile cache /home/llm/.cache/vllm")
+	// What is downloaded already needs no room, nor a file system that can be
+	// written.
+	h.file("/ro/hub/models--acme--one/snapshots/rev/a.safetensors", "1234")
+	h.file("/full/hub/models--acme--one/snapshots/rev/a.safetensors", "1234")
+	for _, dir := range []string{"/ro", "/full"} {
+		o := h.options(cards(1, 1, 80), "vllm", "serve", "acme/one", "--gpu-memory-utilization", "0.9")
+		o.Environ = []string{"HF_HOME=" + dir}
+		r := Run(t.Context(), o)
+		if want(t, r, CheckDisk, OK, "model downloads "+dir+"/hub"); r.Verdict != Fit {
+			t.Errorf("%s", r.Summary())
+		}
+	}
+	o = h.options(cards(1, 1, 80), "vllm", "serve", "acme/two")
+	o.Environ = []string{"HF_HOME=/ro"}
+	want(t, Run(t.Context(), o), CheckDisk, Fail, "model downloads /ro/hub: its file system is read-only")
 }
 
 func TestModel(t *testing.T) {
@@ -144,6 +177,10 @@ func TestModel(t *testing.T) {
 	h.dir("/root/.cache/huggingface/hub/models--acme--begun/snapshots/rev")
 	h.dir("/models/empty")
 	h.file("/models/file", "x")
+	h.file("/models/one.gguf", "12345")
+	h.file("/models/both/a.safetensors", "123456")
+	h.file("/models/both/a.bin", "1234")
+	h.file("/root/.cache/huggingface/hub/models--acme--old/snapshots/rev/pytorch_model.bin", "1234")
 	h.link("/models/torn/a.safetensors", "gone")
 	h.link("/models/loop", "loop")
 	for _, c := range []struct {
@@ -158,13 +195,23 @@ func TestModel(t *testing.T) {
 		{"/models/none", "", Fail, "does not exist"},
 		{"/models/empty", "", Unknown, "holds no weights of a form that is known"},
 		{"/models/file", "", Unknown, "is no folder"},
+		{"/models/one.gguf", "", OK, "/models/one.gguf: 5 bytes in 1 file"},
+		{"acme/one-gguf/one.gguf", "", Unknown, "where it comes from is not known"},
+		{"s3://acme/one", "", Unknown, "where it comes from is not known"},
+		{"acme/old", "HF_HUB_OFFLINE=1", OK, "4 bytes in 1 file"},
+		{"acme/begun", "HF_HUB_OFFLINE=1", Unknown, "holds no weights of a form that is known"},
+		{"acme/two", "VLLM_USE_MODELSCOPE=True HF_HUB_OFFLINE=1", Unknown, "another hub"},
+		{"/models/both", "", OK, "6 bytes in 1 file"},
 		{"/models/torn", "", Unknown, "missing or can't be read"},
 		{"/models/loop", "", Unknown, "too many levels"},
 	} {
 		o := h.options(cards(1, 1, 80), "vllm", "serve", c.model)
-		o.Environ = []string{c.env}
+		o.Environ = strings.Fields(c.env)
 		want(t, Run(t.Context(), o), CheckModel, c.status, c.text)
 	}
+	// A unit may see another /models.
+	o := h.options(cards(1, 1, 80), "vllm", "serve", "/models/none").withUnit(Unit{OwnFiles: "the unit sees files of its own (BindPaths=)"})
+	want(t, Run(t.Context(), o), CheckModel, Warning, "it is not certain, as the unit sees files of its own")
 }
 
 func TestMemoryAndLimits(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/startupd/startupd/pkg/profile"
@@ -32,6 +33,14 @@ func (l *look) findModel() *Result {
 	if isPath(s.value) || l.sys.isDir(l.cmd.abs(s.value)) {
 		return l.localModel(r, l.cmd.abs(s.value))
 	}
+	if strings.Count(s.value, "/") > 1 || strings.Contains(s.value, "://") {
+		r.What = fmt.Sprintf("%s is no folder here: where it comes from is not known", s.value)
+		return r
+	}
+	if yes(l.cmd.setting(profile.SettingOtherHub).value) {
+		r.What = fmt.Sprintf("%s comes from another hub, whose downloads are not looked at", s.value)
+		return r
+	}
 	dir, ok := l.cacheOf(s.value)
 	if !ok {
 		return nil
@@ -44,6 +53,8 @@ func (l *look) findModel() *Result {
 	switch {
 	case err != nil:
 		r.What = fmt.Sprintf("%s: %s", dir, why(err))
+	case n == 0 && yes(l.cmd.setting(profile.SettingOffline).value):
+		r.What = dir + " holds no weights of a form that is known"
 	case n == 0:
 		return l.notDownloaded(r, s.value, dir)
 	default:
@@ -55,8 +66,7 @@ func (l *look) findModel() *Result {
 
 // isPath says that a model is named by its place, not by a hub's name.
 func isPath(name string) bool {
-	return filepath.IsAbs(name) || strings.HasPrefix(name, "./") || strings.HasPrefix(name, "../") || strings.HasPrefix(name, "~/") ||
-		strings.Count(name, "/") > 1 && !strings.Contains(name, "://")
+	return filepath.IsAbs(name) || strings.HasPrefix(name, "./") || strings.HasPrefix(name, "../") || strings.HasPrefix(name, "~/")
 }
 
 func (l *look) localModel(r *Result, dir string) *Result {
@@ -80,13 +90,17 @@ func (l *look) localModel(r *Result, dir string) *Result {
 func (l *look) notDownloaded(r *Result, name, dir string) *Result {
 	l.model.missing = true
 	r.Status, r.What = Warning, fmt.Sprintf("%s is not in %s: it will be downloaded, and how much that is is not known", name, dir)
-	switch strings.ToLower(l.cmd.setting(profile.SettingOffline).value) {
-	case "1", "on", "yes", "true":
+	if yes(l.cmd.setting(profile.SettingOffline).value) {
 		r.Status, r.Class = Fail, "hf_unreachable"
 		r.What = fmt.Sprintf("%s is not in %s, and the start is told not to download it", name, dir)
 		r.Do = "Download it first, or let the start download it."
 	}
 	return r
+}
+
+// yes says that a variable is switched on.
+func yes(value string) bool {
+	return slices.Contains([]string{"1", "on", "yes", "true"}, strings.ToLower(value))
 }
 
 // cacheOf is the folder of a downloaded model.
@@ -121,22 +135,26 @@ func newest(dir string) string {
 	return best
 }
 
-// sum adds up the weights' files in a folder of the host's; links count as what
-// they point to.
+// sum adds up the weights' files in a folder of the host's, of the first form that
+// has any; links count as what they point to.
 func (l *look) sum(dir string) (bytes uint64, files int, err error) {
 	info, err := os.Stat(dir)
 	if err != nil {
 		return 0, 0, err
 	}
+	c := l.cmd.profile.Preflight.ModelCache
+	if c == nil {
+		return 0, 0, nil
+	}
 	if !info.IsDir() {
+		matches := func(glob string) bool { ok, _ := filepath.Match(glob, filepath.Base(dir)); return ok }
+		if info.Mode().IsRegular() && slices.ContainsFunc(c.Files, matches) {
+			return uint64(info.Size()), 1, nil // one file that is the whole model
+		}
 		return 0, 0, fmt.Errorf("%s is no folder", dir)
 	}
 	if _, err := os.ReadDir(dir); err != nil {
 		return 0, 0, err
-	}
-	c := l.cmd.profile.Preflight.ModelCache
-	if c == nil {
-		return 0, 0, nil
 	}
 	for _, glob := range c.Files {
 		found, _ := filepath.Glob(filepath.Join(escapeGlob(dir), glob))
@@ -147,6 +165,9 @@ func (l *look) sum(dir string) (bytes uint64, files int, err error) {
 			}
 			bytes += uint64(info.Size())
 			files++
+		}
+		if files > 0 {
+			break
 		}
 	}
 	return bytes, files, nil

@@ -104,14 +104,17 @@ func (c *packageCheck) equal(e profile.EqualPackages) {
 		if same(first.version, d.version, e.Exact) {
 			continue
 		}
-		status, note := Fail, ""
+		status, note, do := Fail, "", fmt.Sprintf("Install %s==%s.", d.name, public(first.version))
 		if e.Reason != "" {
 			note = ": " + e.Reason
 		}
-		if e.Unless != "" && c.vars[e.Unless] != "" {
+		switch {
+		case e.Unless != "" && c.vars[e.Unless] != "":
 			status, note = Warning, fmt.Sprintf(" (%s= keeps the engine from comparing them)", e.Unless)
+		case e.Unless != "":
+			do += fmt.Sprintf(" If the engine is known to run so, set %s=1: then neither it nor this check insists.", e.Unless)
 		}
-		c.add(status, fmt.Sprintf("Install %s==%s.", d.name, public(first.version)), "%s %s does not match %s %s%s", d.name, d.version, first.name, first.version, note)
+		c.add(status, do, "%s %s does not match %s %s%s", d.name, d.version, first.name, first.version, note)
 	}
 }
 

@@ -323,7 +323,7 @@ func FuzzScript(f *testing.F) {
 	profiles := []*profile.Profile{engine(f)}
 	f.Fuzz(func(t *testing.T, text string) {
 		c := &command{env: map[string]string{"A": "b"}}
-		c.search(profiles, []byte(text), "start", []string{"a", "b c"})
+		c.search(&newHost(t).sys, profiles, []byte(text), "start", []string{"a", "b c"})
 		if len(c.argv) > maxWords {
 			t.Errorf("%d words", len(c.argv))
 		}

@@ -2,6 +2,7 @@ package preflight
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
@@ -25,21 +26,19 @@ const maxProcesses = 65536
 // port checks that nobody listens where the engine will.
 func (l *look) port() *Result {
 	p := l.cmd.setting(profile.SettingPort)
-	if s := l.cmd.setting(profile.SettingSocket); s.from != "" {
-		return nil
-	}
-	if p.from == "" {
+	if p.from == "" || l.cmd.setting(profile.SettingSocket).from != "" || l.cmd.setting(profile.SettingNoPort).from != "" {
 		return nil
 	}
 	r := &Result{Check: CheckPort, Status: Unknown}
-	value := p.value
+	value, host := p.value, l.cmd.setting(profile.SettingHost).value
 	if k := l.cmd.container; k != nil && !k.hostNet {
 		mapped, ok := k.ports[value]
 		if !ok {
 			r.What = fmt.Sprintf("port %s is the container's own: which of the host's it gets is not known", value)
 			return r
 		}
-		value = mapped
+		// Where the engine listens inside the container is another matter.
+		value, host = mapped, cmp.Or(k.addresses[value], "0.0.0.0")
 	}
 	port, err := strconv.ParseUint(value, 10, 16)
 	if err != nil || port == 0 {
@@ -50,7 +49,6 @@ func (l *look) port() *Result {
 		r.What = fmt.Sprintf("port %d: %s, and its ports are not looked at", port, l.unit.Limited)
 		return r
 	}
-	host := l.cmd.setting(profile.SettingHost).value
 	line, err := l.listener(host, port)
 	switch {
 	case err != nil:
@@ -59,8 +57,24 @@ func (l *look) port() *Result {
 		r.Status, r.What = OK, fmt.Sprintf("%s is free", net.JoinHostPort(host, value))
 	default:
 		l.taken(r, line, port)
+		if address(host) == nil && !line.addr.IsUnspecified() && r.Status == Fail {
+			r.Status = Warning
+			r.What += fmt.Sprintf(", and whether %s stands for that address is not known", host)
+		}
 	}
 	return r
+}
+
+// address is what the engine listens at; nil for a name that only a resolver
+// knows.
+func address(host string) net.IP {
+	switch host {
+	case "":
+		return net.IPv4zero
+	case "localhost":
+		return net.IPv4(127, 0, 0, 1)
+	}
+	return net.ParseIP(host)
 }
 
 // socket is a socket that listens.
@@ -72,7 +86,7 @@ type socket struct {
 // listener finds a socket that listens on a port at an address that clashes with
 // host's.
 func (l *look) listener(host string, port uint64) (*socket, error) {
-	want := net.ParseIP(host)
+	want := address(host)
 	for _, name := range []string{"tcp", "tcp6"} {
 		f, err := os.Open(l.sys.proc("net", name))
 		if name == "tcp6" && errors.Is(err, fs.ErrNotExist) {
@@ -143,9 +157,20 @@ func parseAddress(text string) (net.IP, error) {
 }
 
 // clashes says that two addresses can't have one port: they are the same, or one
-// stands for all. A name that is no address may stand for any.
+// stands for all, where :: stands for those of IPv4 too. A name that is no address
+// may stand for any.
 func clashes(want, have net.IP) bool {
-	return want == nil || want.IsUnspecified() || have.IsUnspecified() || want.Equal(have)
+	if want == nil {
+		return true
+	}
+	if four := want.To4() != nil; four != (have.To4() != nil) {
+		six := have
+		if !four {
+			six = want
+		}
+		return six.IsUnspecified()
+	}
+	return want.IsUnspecified() || have.IsUnspecified() || want.Equal(have)
 }
 
 // taken says who has the port.

@@ -28,10 +28,15 @@ type Options struct {
 	// KernelLog returns the recent lines of the kernel's log that the GPU's driver
 	// wrote; nil looks at none.
 	KernelLog func(context.Context) ([]string, error)
+	// Dir is the working directory of a command without a unit; "" is /.
+	Dir string
 	// WeightBytes is the expected size of the weights on each GPU, and WeightsFrom
 	// says for people who told it; nil when nobody did.
 	WeightBytes *uint64
 	WeightsFrom string
+	// LastWeights is what an earlier start found, for when nobody told it; nil when
+	// there was none.
+	LastWeights *Weights
 	// Wait is how long to wait for what passes by itself: GPU memory and the port;
 	// 0 looks once.
 	Wait time.Duration
@@ -39,6 +44,13 @@ type Options struct {
 	Poll time.Duration
 	// Progress is told of a change while waiting; nil is silent.
 	Progress func(text string)
+}
+
+// Weights is the size of a model's weights on each GPU, as an earlier start found
+// it. From says for people which one.
+type Weights struct {
+	Bytes       uint64
+	Model, From string
 }
 
 // look is one Run.
@@ -69,6 +81,9 @@ func Run(ctx context.Context, o Options) *Report {
 	}
 	once := l.once()
 	waited := l.wait(ctx, began, r, once)
+	for i := range r.Checks {
+		l.soften(&r.Checks[i])
+	}
 	if p := l.cmd.profile; p != nil {
 		r.Engine = p.Engine
 	}
@@ -101,7 +116,7 @@ func (l *look) begin(ctx context.Context) []Result {
 		with.Argv, with.Split = l.o.Argv, false
 		u = &with
 	}
-	l.cmd = find(&l.sys, l.o.Profiles, u, l.o.Argv, environ)
+	l.cmd = find(&l.sys, l.o.Profiles, u, l.o.Argv, environ, l.o.Dir)
 	if l.known() {
 		l.cmd.readConfig(&l.sys)
 		if _, in, err := l.environment(); err == nil {
@@ -263,7 +278,7 @@ func (l *look) missing(checks []Result) (text string, hope bool) {
 	var parts []string
 	for i := range checks {
 		c := &checks[i]
-		if c.Status != Fail {
+		if c.Status != Fail || !c.passing && l.doubt(c.Check) != "" {
 			continue
 		}
 		hope = hope && c.passing
@@ -274,6 +289,33 @@ func (l *look) missing(checks []Result) (text string, hope bool) {
 		parts = append(parts, part)
 	}
 	return strings.Join(parts, "; "), hope
+}
+
+// doubt says why a failure of a check is not certain; "" when it is.
+func (l *look) doubt(check string) string {
+	switch check {
+	case CheckGPUMemory, CheckPort:
+		if l.running() && l.cmd.container != nil {
+			return "the running unit's own container may hold it"
+		}
+	case CheckModel, CheckPackages, CheckDisk:
+		if l.unit != nil && l.unit.OwnFiles != "" {
+			return l.unit.OwnFiles
+		}
+	}
+	return l.cmd.doubt
+}
+
+// soften makes a failure that is not certain a warning: it must not keep a start
+// back that may well succeed.
+func (l *look) soften(r *Result) {
+	if r.Status != Fail {
+		return
+	}
+	if why := l.doubt(r.Check); why != "" {
+		r.Status = Warning
+		r.What += "; it is not certain, as " + why
+	}
 }
 
 // short names a holder in a few words.

@@ -24,6 +24,8 @@ const (
 	maxWords = 4096
 	// maxValue bounds a variable: a script that doubles one grows no further.
 	maxValue = 8 << 10
+	// maxSourced bounds the further files that a script reads.
+	maxSourced = 8
 )
 
 // shells are the interpreters whose scripts are read.
@@ -41,18 +43,19 @@ func (c *command) fromScript(s *System, profiles []*profile.Profile) {
 		return
 	}
 	if text != nil {
-		c.search(profiles, text, name, params)
+		c.search(s, profiles, text, name, params)
 	}
 }
 
 // search looks for the engine's command in a script's text.
-func (c *command) search(profiles []*profile.Profile, text []byte, name string, params []string) {
+func (c *command) search(s *System, profiles []*profile.Profile, text []byte, name string, params []string) {
 	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(bytes.NewReader(text), name)
 	if err != nil {
 		c.problems = append(c.problems, fmt.Sprintf("the script %s can't be read: %v", name, err))
 		return
 	}
 	r := &scriptReader{profiles: profiles, env: c.env, params: params}
+	r.read = func(file string) ([]byte, error) { return s.read(c.abs(file), maxScript) }
 	syntax.Walk(file, r.visit)
 	if r.found == nil {
 		c.problems = append(c.problems, fmt.Sprintf("the script %s holds no command of a known engine", name))
@@ -60,7 +63,10 @@ func (c *command) search(profiles []*profile.Profile, text []byte, name string, 
 	}
 	c.argv, c.profile, c.args, c.script = r.found.argv, r.found.profile, r.found.args, name
 	if r.opaque {
-		c.problems = append(c.problems, fmt.Sprintf("the script %s computes words of the command: these are not known", name))
+		c.uncertain(fmt.Sprintf("the script %s computes words of the command: these are not known", name))
+	}
+	if r.several {
+		c.uncertain(fmt.Sprintf("the script %s holds several commands of an engine: the first is looked at, and which one runs is not known", name))
 	}
 }
 
@@ -121,38 +127,156 @@ type scriptReader struct {
 	params []string
 	arrays map[string][]string
 	found  *command
-	// opaque is true when a word of the found command could not be told.
+	// opaque is true when a word of the found command, or a variable that it is
+	// sensitive to, could not be told.
 	opaque bool
+	// several is true when the script holds further, other commands of an engine.
+	several bool
+	// open says of each node that is being walked whether it runs under a condition.
+	open []bool
+	// vague are variables whose value depends on what only a shell that runs can
+	// tell; "@" stands for the parameters, and "*" for each that is not in sure.
+	vague, sure map[string]bool
+	// read reads another file for the script; sourced counts them.
+	read    func(file string) ([]byte, error)
+	sourced int
 }
 
 func (r *scriptReader) visit(n syntax.Node) bool {
-	if r.found != nil {
-		return false
+	if n == nil {
+		r.open = r.open[:len(r.open)-1]
+		return true
 	}
 	switch n := n.(type) {
 	case *syntax.Assign:
-		r.assign(n)
+		if r.found == nil {
+			r.assign(n)
+		}
 	case *syntax.CallExpr:
-		if len(n.Args) == 0 {
-			return true
-		}
-		words, opaque := r.words(n.Args)
-		for i, w := range words {
-			if i > 0 || w != "exec" {
-				words = words[i:]
-				break
-			}
-		}
-		found := &command{argv: words}
-		if len(words) <= maxWords && found.detect(r.profiles) {
-			for _, a := range n.Assigns {
-				r.assign(a)
-			}
-			r.found, r.opaque = found, opaque
+		if len(n.Args) > 0 && r.call(n) {
 			return false
 		}
 	}
+	conditional := r.conditional()
+	switch n.(type) {
+	case *syntax.IfClause, *syntax.CaseClause, *syntax.FuncDecl, *syntax.BinaryCmd, *syntax.ForClause:
+		conditional = true
+	}
+	r.open = append(r.open, conditional)
 	return true
+}
+
+// conditional says that what is being walked may not run, or run again.
+func (r *scriptReader) conditional() bool { return len(r.open) > 0 && r.open[len(r.open)-1] }
+
+// call looks at a command; true when it is the engine's.
+func (r *scriptReader) call(n *syntax.CallExpr) bool {
+	words, opaque := r.words(n.Args)
+	for i, w := range words {
+		if i > 0 || w != "exec" {
+			words = words[i:]
+			break
+		}
+	}
+	found := &command{argv: words}
+	if len(words) > maxWords || !found.detect(r.profiles) {
+		if r.found == nil {
+			r.effect(words)
+		}
+		return false
+	}
+	if r.found != nil {
+		r.several = r.several || !slices.Equal(r.found.argv, words)
+		return true
+	}
+	for _, a := range n.Assigns {
+		r.assign(a)
+	}
+	r.found, r.opaque = found, opaque || r.vague["PATH"]
+	if p := found.profile.Preflight; p != nil {
+		r.opaque = r.opaque || slices.ContainsFunc(p.VisibleGPUs, r.isVague)
+	}
+	return true
+}
+
+// effect follows what other commands do to the variables: a virtual environment
+// is entered, and what another file, read or shift change is not known.
+func (r *scriptReader) effect(words []string) {
+	if len(words) == 0 {
+		return
+	}
+	switch words[0] {
+	case ".", "source":
+		if len(words) > 1 && strings.HasSuffix(words[1], "/bin/activate") && !r.conditional() {
+			r.env["PATH"] = path.Dir(words[1]) + ":" + r.env["PATH"]
+			return
+		}
+		if len(words) != 2 || !r.source(words[1]) {
+			r.doubt("*")
+		}
+	case "eval":
+		r.doubt("*")
+	case "read", "getopts":
+		for _, w := range words[1:] {
+			r.doubt(w)
+		}
+	case "shift", "set":
+		if words[0] == "shift" || slices.Contains(words, "--") {
+			r.doubt("@")
+		}
+	}
+}
+
+// source walks another file as part of the script; false where that is not
+// possible.
+func (r *scriptReader) source(name string) bool {
+	if r.sourced++; r.sourced > maxSourced || !strings.Contains(name, "/") {
+		return false
+	}
+	text, err := r.read(name)
+	if err != nil {
+		return false
+	}
+	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(bytes.NewReader(text), name)
+	if err != nil {
+		return false
+	}
+	syntax.Walk(file, r.visit)
+	return true
+}
+
+// doubt marks a variable as not known; "*" is every one.
+func (r *scriptReader) doubt(name string) {
+	if r.vague == nil {
+		r.vague = map[string]bool{}
+	}
+	r.vague[name] = true
+	if name == "*" {
+		r.sure = nil
+	}
+	delete(r.sure, name)
+}
+
+// settle marks a variable as known.
+func (r *scriptReader) settle(name string) {
+	delete(r.vague, name)
+	if r.sure == nil {
+		r.sure = map[string]bool{}
+	}
+	r.sure[name] = true
+}
+
+// isVague says that a variable's value is not known. Some are the running
+// shell's own.
+func (r *scriptReader) isVague(name string) bool {
+	if slices.Contains([]string{"HOSTNAME", "PWD", "RANDOM", "UID", "EUID", "0", "BASH_SOURCE", "?", "$"}, name) {
+		_, ok := r.env[name]
+		return !ok
+	}
+	if _, isNumber := number(name); isNumber || name == "*" || name == "#" {
+		name = "@"
+	}
+	return r.vague[name] || r.vague["*"] && name != "@" && name != "IFS" && !r.sure[name]
 }
 
 // assign follows NAME=word and NAME=(words).
@@ -170,7 +294,13 @@ func (r *scriptReader) assign(a *syntax.Assign) {
 		if r.arrays == nil {
 			r.arrays = map[string][]string{}
 		}
-		list, _ := r.words(words)
+		list, opaque := r.words(words)
+		switch {
+		case opaque || r.conditional():
+			r.doubt(a.Name.Value)
+		case !a.Append:
+			r.settle(a.Name.Value)
+		}
 		if a.Append {
 			list = append(r.arrays[a.Name.Value], list...)
 		}
@@ -180,9 +310,17 @@ func (r *scriptReader) assign(a *syntax.Assign) {
 	if a.Value == nil {
 		return
 	}
-	value, err := expand.Literal(r.config(nil), a.Value)
+	var opaque bool
+	value, err := expand.Literal(r.config(&opaque), a.Value)
 	if err != nil || len(value) > maxValue {
+		r.doubt(a.Name.Value)
 		return
+	}
+	switch {
+	case opaque || r.asksVague(a.Value) || r.conditional():
+		r.doubt(a.Name.Value)
+	case !a.Append:
+		r.settle(a.Name.Value)
 	}
 	if a.Append {
 		value = r.env[a.Name.Value] + value
@@ -200,7 +338,19 @@ func (r *scriptReader) words(list []*syntax.Word) (out []string, opaque bool) {
 	if err != nil {
 		return nil, true
 	}
-	return fields, opaque
+	return fields, opaque || slices.ContainsFunc(list, r.asksVague)
+}
+
+// asksVague says that a word asks for a variable that is not known.
+func (r *scriptReader) asksVague(w *syntax.Word) bool {
+	vague := false
+	syntax.Walk(w, func(n syntax.Node) bool {
+		if p, ok := n.(*syntax.ParamExp); ok && p.Param != nil {
+			vague = vague || r.isVague(p.Param.Value)
+		}
+		return true
+	})
+	return vague
 }
 
 // hasRange says that a word may hold {1..N}, which is a word for each.

@@ -112,6 +112,12 @@ func (c *command) defaults(s profile.Setting) []string {
 	return slices.Compact(exact)
 }
 
+// atLeast says that the engine's version is known to be at least so new.
+func (c *command) atLeast(since string) bool {
+	v, err := pep440.Parse(c.version)
+	return since == "" || err == nil && between(v, since, "")
+}
+
 func between(v pep440.Version, since, before string) bool {
 	if low, err := pep440.Parse(since); since != "" && (err != nil || v.LessThan(low)) {
 		return false
@@ -141,12 +147,13 @@ func (c *command) readConfig(s *System) {
 	file := c.abs(at.value)
 	data, err := s.read(file, 1<<20)
 	if err != nil {
-		c.problems = append(c.problems, fmt.Sprintf("the engine's configuration %s: %s", file, why(err)))
+		c.uncertain(fmt.Sprintf("the engine's configuration %s: %s", file, why(err)))
 		return
 	}
 	var doc map[string]any
 	if err := yaml.Unmarshal(data, &doc); err != nil {
-		c.problems = append(c.problems, fmt.Sprintf("the engine's configuration %s is no YAML mapping: %v", file, err))
+		// The error quotes the file, which its reader here may not have a right to.
+		c.uncertain(fmt.Sprintf("the engine's configuration %s is no YAML mapping", file))
 		return
 	}
 	c.file = map[string]string{}
@@ -207,7 +214,11 @@ func (c *command) arguments() []string {
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.profile.Preflight.Settings)) {
 		if s := c.setting(name); s.from != "" && s.from != "default" && name != profile.SettingModel {
-			out = append(out, strings.ReplaceAll(name, "_", " ")+" "+s.value)
+			text := strings.ReplaceAll(name, "_", " ")
+			if name != profile.SettingNoPort && !strings.HasPrefix(s.value, "-") { // else a flag without a value
+				text += " " + s.value
+			}
+			out = append(out, text)
 		}
 	}
 	return out

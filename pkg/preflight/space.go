@@ -31,12 +31,15 @@ func (l *look) sharedMemory() *Result {
 	switch k := l.cmd.container; {
 	case n.count == 1:
 		return nil
-	case k != nil && !k.hostIPC && k.shmSize != "":
+	case k != nil && k.ipc != "host" && strings.Contains(k.ipc, ":"):
+		r.What = "the container shares that of --ipc=" + k.ipc
+		return r
+	case k != nil && k.ipc != "host" && k.shmSize != "":
 		r.What = "the container has its own, of " + k.shmSize
 		return r
-	case k != nil && !k.hostIPC:
-		r.Status, r.Class = Fail, "shm_exhausted"
-		r.What = fmt.Sprintf("the container has its own, of %s's default (64 MiB); %s that share a model need %s", k.runtime, fmt.Sprintf("%d processes", n.count), gib(p.SharedMemory.Good))
+	case k != nil && k.ipc != "host":
+		r.Status, r.Class = Warning, "shm_exhausted"
+		r.What = fmt.Sprintf("the container has its own, of %s's default (64 MiB, if nobody changed it); processes that share a model need up to %s", k.runtime, gib(p.SharedMemory.Good))
 		r.Do = "Run it with --ipc=host, or with --shm-size."
 		return r
 	}
@@ -52,7 +55,7 @@ func (l *look) sharedMemory() *Result {
 	}
 	r.Status, r.Class = Warning, "shm_exhausted"
 	r.Do = fmt.Sprintf("Remove what earlier starts left in /dev/shm, or make it bigger (mount -o remount,size=... /dev/shm): %s is usually enough.", gib(p.SharedMemory.Good))
-	if space.Free < p.SharedMemory.Least {
+	if space.Free == 0 || space.Free < p.SharedMemory.Least && l.cmd.atLeast(p.SharedMemory.Since) {
 		r.Status = Fail
 		r.What += fmt.Sprintf("; the processes need %s at least", gib(p.SharedMemory.Least))
 	}
@@ -101,13 +104,23 @@ func (l *look) disk(d profile.Directory, dir string) Result {
 	if l.model.missing && d.Name == l.modelPlace() {
 		r.What += ", for weights whose size is not known"
 	}
+	// A download must be written; of a cache nobody knows whether this start needs
+	// more than is in it.
+	status := Warning
+	if d.Name == l.modelPlace() {
+		if l.model.missing {
+			status = Fail
+		} else if l.model.bytes > 0 {
+			return r
+		}
+	}
 	switch {
 	case space.ReadOnly:
-		r.Status, r.Class = Fail, "disk_full"
+		r.Status, r.Class = status, "disk_full"
 		r.What = fmt.Sprintf("%s %s: its file system is read-only", d.Name, dir)
 		r.Do = "Mount it writable, or set another directory."
 	case space.Free < leastRoom || space.Files > 0 && space.FreeFiles == 0:
-		r.Status, r.Class = Fail, "disk_full"
+		r.Status, r.Class = status, "disk_full"
 		r.What += fmt.Sprintf(" and %d inodes", space.FreeFiles)
 		r.Do = "Make room, or set another directory."
 	case space.Free < d.Room || space.Files > 0 && space.FreeFiles < leastFiles:

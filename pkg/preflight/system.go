@@ -140,6 +140,12 @@ func (s *System) head(path string, n int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, n))
 }
 
+// exists says that a path of this process's own, such as /proc's, is there.
+func (s *System) exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
 func (s *System) isFile(path string) bool {
 	info, err := os.Stat(s.path(s.resolve(path)))
 	return err == nil && info.Mode().IsRegular()

@@ -2,6 +2,7 @@ package preflight
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"mvdan.cc/sh/v3/shell"
@@ -31,6 +32,9 @@ type Unit struct {
 	// Limited says in words why its view of the host may differ from ours
 	// (PrivateNetwork=, RootDirectory=); "" when it does not.
 	Limited string
+	// OwnFiles says in words why its files may differ from ours (RootDirectory=,
+	// BindPaths=); "" when they do not.
+	OwnFiles string
 	// Split is true where Argv was split at spaces: systemctl does not tell where
 	// arguments end.
 	Split bool
@@ -75,7 +79,28 @@ func UnitFromProperties(name string, props map[string]any) *Unit {
 	u.MemoryMax = limit(props["MemoryMax"])
 	private, _ := props["PrivateNetwork"].(bool)
 	u.limit(private, text("RootDirectory"), text("RootImage"), text("NetworkNamespacePath"))
+	u.ownFiles(func(key string) bool {
+		switch v := props[key].(type) {
+		case string:
+			return v != "" && v != "/"
+		case [][]any:
+			return len(v) > 0
+		}
+		return false
+	})
 	return u
+}
+
+// mounts are the properties that give a unit files of its own.
+func mounts() []string {
+	return []string{"RootDirectory", "RootImage", "BindPaths", "BindReadOnlyPaths", "TemporaryFileSystem", "MountImages", "ExtensionImages"}
+}
+
+// ownFiles notes the first property that is set.
+func (u *Unit) ownFiles(set func(key string) bool) {
+	if i := slices.IndexFunc(mounts(), set); i >= 0 {
+		u.OwnFiles = "the unit sees files of its own (" + mounts()[i] + "=)"
+	}
 }
 
 // limit reads a number of which the biggest one means that there is none.
@@ -103,7 +128,7 @@ func (u *Unit) limit(private bool, dir, image, namespace string) {
 // ShowProperties are what `systemctl show` must be asked for.
 func ShowProperties() string {
 	return "LoadState,ActiveState,SubState,ControlGroup,User,WorkingDirectory,MainPID,ExecStart,Environment,EnvironmentFiles," +
-		"FragmentPath,DropInPaths,LimitNOFILE,MemoryMax,PrivateNetwork,RootDirectory,RootImage,NetworkNamespacePath"
+		"FragmentPath,DropInPaths,LimitNOFILE,MemoryMax,PrivateNetwork,NetworkNamespacePath," + strings.Join(mounts(), ",")
 }
 
 // UnitFromShow reads what `systemctl show` prints:
@@ -146,6 +171,7 @@ func UnitFromShow(name, text string) *Unit {
 		}
 	}
 	u.limit(props["PrivateNetwork"] == "yes", props["RootDirectory"], props["RootImage"], props["NetworkNamespacePath"])
+	u.ownFiles(func(key string) bool { return props[key] != "" && props[key] != "/" })
 	return u
 }
 

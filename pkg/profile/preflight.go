@@ -17,6 +17,9 @@ type Preflight struct {
 	Package string
 	// GPUs says that the engine can't start without a GPU.
 	GPUs bool
+	// OtherBuilds are beginnings of the local part of the package's version (cpu in
+	// 1.0+cpu) of builds that use none of the GPUs that are looked at.
+	OtherBuilds []string
 	// MemoryOverhead is what the engine's own processes take of a GPU before it
 	// looks at what is free, in bytes; 0 when not known.
 	MemoryOverhead uint64
@@ -58,11 +61,22 @@ const (
 	// SettingDataParallelLocal is how many of the data-parallel parts run on this
 	// host.
 	SettingDataParallelLocal = "data_parallel_local"
+	// SettingDataParallelRank is set where this start is only one of the
+	// data-parallel parts.
+	SettingDataParallelRank = "data_parallel_rank"
 	// SettingNodes is on how many hosts the model is spread.
 	SettingNodes       = "nodes"
 	SettingDownloadDir = "download_dir"
 	// SettingOffload is set where part of the weights stays in the host's memory.
 	SettingOffload = "offload"
+	// SettingFixedCache is set where the cache's size is told, so that the share of
+	// memory bounds no weights.
+	SettingFixedCache = "fixed_cache"
+	// SettingOtherHub is set where models come from a hub whose cache is not
+	// looked at.
+	SettingOtherHub = "other_hub"
+	// SettingNoPort is set where the engine opens no port.
+	SettingNoPort = "no_port"
 	// SettingOffline is set where nothing may be downloaded.
 	SettingOffline = "offline"
 	// SettingSocket is set where the engine serves on a Unix socket instead of a
@@ -70,13 +84,16 @@ const (
 	SettingSocket = "socket"
 	// SettingLauncher names what starts the workers, where it is told.
 	SettingLauncher = "launcher"
+	// SettingDataParallelLauncher names what starts the data-parallel parts, where
+	// it is told.
+	SettingDataParallelLauncher = "data_parallel_launcher"
 )
 
 func knownSettings() []string {
 	return []string{
 		SettingModel, SettingConfig, SettingHost, SettingPort, SettingMemoryShare, SettingTensorParallel,
-		SettingPipelineParallel, SettingDataParallel, SettingDataParallelLocal, SettingNodes, SettingDownloadDir,
-		SettingOffload, SettingOffline, SettingSocket, SettingLauncher,
+		SettingPipelineParallel, SettingDataParallel, SettingDataParallelLocal, SettingDataParallelRank,
+		SettingNodes, SettingDownloadDir, SettingFixedCache, SettingOtherHub, SettingNoPort, SettingOffload, SettingOffline, SettingSocket, SettingLauncher, SettingDataParallelLauncher,
 	}
 }
 
@@ -106,6 +123,8 @@ type Default struct {
 type SharedMemory struct {
 	// Least is what a start fails without, Good what is usually enough.
 	Least, Good uint64
+	// Since is the first version of the engine that insists on Least; "" is each.
+	Since string
 }
 
 // Directory is a place that a start writes to.
@@ -129,7 +148,7 @@ type ModelCache struct {
 	// lie in Folder itself.
 	Snapshots string
 	// Files are globs of the weights' files within a version or a model's own
-	// folder.
+	// folder; the first that has any counts.
 	Files []string
 }
 
@@ -149,6 +168,7 @@ type EqualPackages struct {
 type preflightDoc struct {
 	Package        string                `yaml:"package"`
 	GPUs           *bool                 `yaml:"gpus"`
+	OtherBuilds    []string              `yaml:"other_builds"`
 	MemoryOverhead string                `yaml:"memory_overhead"`
 	Settings       map[string]settingDoc `yaml:"settings"`
 	Remote         []string              `yaml:"remote_launchers"`
@@ -171,6 +191,7 @@ type settingDoc struct {
 type sharedMemoryDoc struct {
 	Least string `yaml:"least"`
 	Good  string `yaml:"good"`
+	Since string `yaml:"since"`
 }
 
 type directoryDoc struct {
@@ -213,7 +234,7 @@ func (d *preflightDoc) apply(p *Preflight) error {
 	}
 	p.OpenFiles = cmp.Or(d.OpenFiles, p.OpenFiles)
 	for to, from := range map[*[]string][]string{
-		&p.VisibleGPUs: d.VisibleGPUs, &p.Pins: d.Pins, &p.RemoteLaunchers: d.Remote,
+		&p.VisibleGPUs: d.VisibleGPUs, &p.Pins: d.Pins, &p.RemoteLaunchers: d.Remote, &p.OtherBuilds: d.OtherBuilds,
 	} {
 		if from != nil {
 			*to = from
@@ -259,7 +280,7 @@ func (d *preflightDoc) sizes(p *Preflight) error {
 		if err != nil {
 			return fmt.Errorf("shared_memory: good: %w", err)
 		}
-		p.SharedMemory = &SharedMemory{Least: least, Good: max(least, good)}
+		p.SharedMemory = &SharedMemory{Least: least, Good: max(least, good), Since: s.Since}
 	}
 	return nil
 }

@@ -56,7 +56,8 @@ func badge(unit, text string) string {
 func TestStartToServing(t *testing.T) {
 	d := beginDemo(t, 40, nil)
 	b := browse(t)
-	b.open(t, d.base)
+	// An anchor that is nothing of the page's is no reason to stand still.
+	b.open(t, d.base+"/#%")
 	const unit = "vllm-kimi-k25.service"
 	b.eval(t, "window.first = true")
 	b.until(t, `document.getElementById("link").dataset.state === "live"`)

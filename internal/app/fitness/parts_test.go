@@ -324,6 +324,10 @@ func TestText(t *testing.T) {
 			t.Errorf("%q is too wide", line)
 		}
 	}
+	// Where the columns do not fit, the text stands below its title.
+	if narrow := write(TextOptions{Width: 40, All: true}); !strings.Contains(narrow, "ok        system bus\n    systemd answers\n") || !strings.Contains(narrow, "\n    do: systemctl restart now\n") || strings.Contains(narrow, strings.Repeat("word ", 8)) {
+		t.Errorf("at 40 columns\n%s", narrow)
+	}
 	if strings.ContainsAny(text, "\x1b\x07") {
 		t.Errorf("control characters in %q", text)
 	}

@@ -77,11 +77,24 @@ func (c *Result) write(b *strings.Builder, o TextOptions) {
 	}
 }
 
+// leastText is the least width of a column of text.
+const leastText = 30
+
 // hang writes text behind head, its further lines below its own beginning.
 func hang(b *strings.Builder, head string, indent int, text string, width int) {
 	room := math.MaxInt
 	if width > 0 {
-		room = max(width-indent, 30)
+		room = width - indent
+	}
+	if room < leastText {
+		// Beside its title it would not fit: below it does.
+		if head = strings.TrimSpace(head); head == "do:" {
+			text = head + " " + text
+		} else {
+			b.WriteString(head + "\n")
+		}
+		indent = 4
+		head, room = strings.Repeat(" ", indent), max(width-indent, leastText)
 	}
 	for _, line := range wrap(explain.Visible(text), room) {
 		b.WriteString(strings.TrimRight(head+line, " ") + "\n")

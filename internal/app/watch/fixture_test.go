@@ -117,7 +117,8 @@ func failed() api.Unit {
 	s := u.Startup
 	s.Outcome, s.Phase, s.Step, s.Progress, s.Ended, s.Seconds, s.Final = api.Failed, "spawn", "import", nil, after(23), ptr(23.0), true
 	s.Reason, s.ExpectedServing = "exited, status 1", time.Time{}
-	s.Phases, s.Steps = []api.Phase{phase("spawn", 0, 23, false, "first line")}, nil
+	// The core calls a phase done also where the start has ended in it.
+	s.Phases, s.Steps = []api.Phase{phase("spawn", 0, 23, true, "first line")}, nil
 	s.RootCause = &api.RootCause{
 		Class: "package_mismatch", Exception: "RuntimeError", Message: "RuntimeError: one-package version (0.6.3) does not match another-package version (0.6.4). Please install the same version of both.",
 		Process: "Worker_TP3", At: after(22), Fingerprint: "v1:aa", Cursor: "s=abc;i=1f;b=00", Retry: ptr(false),
@@ -145,6 +146,15 @@ func serving() api.Unit {
 		phase("compile", 572, 220, true, "Model loading took 73.7 GiB"), cuda, phase("serving", 792, 7500, false, "Application startup complete.")}
 	s.PlateauBytes = map[int]uint64{0: 79134984192, 1: 79134984192}
 	u.Last = nil
+	return u
+}
+
+func servedThenDied() api.Unit {
+	u := serving()
+	u.State, u.Since, u.Ready = api.Failed, after(8292), api.Ready{Log: ptr(true), Port: ptr(false), Health: ptr(false)}
+	s := u.Startup
+	s.ServingEnded, s.ServingEndReason = after(8292), "killed"
+	s.Phases[len(s.Phases)-1].Done = true
 	return u
 }
 
@@ -206,6 +216,7 @@ func scenes() map[string]*api.Status {
 		"failed":    gpus(status(300, failed()), 4, 0, 0),
 		"serving":   gpus(status(8292, serving()), 2, 86*gibi, 0),
 		"eight":     gpus(status(252, loading()), 8, 31*gibi, 0),
+		"died":      gpus(status(8400, servedThenDied()), 2, 0, 0),
 		"unknown":   unknown(),
 		"hostile":   gpus(status(300, hostile()), 1, 0, 0),
 		"many":      many(),

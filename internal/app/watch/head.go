@@ -157,7 +157,7 @@ func (p *page) serving(u subject) string {
 func (p *page) failed(u subject) string {
 	s := u.Startup
 	if s.ServingEndReason != "" {
-		return p.entered(u) + ": it served, then " + p.clean(s.ServingEndReason)
+		return p.entered(u) + ": it served, then " + p.clean(api.EndOfServing(s.ServingEndReason))
 	}
 	t := ""
 	if s.Phase != "" {
@@ -180,7 +180,7 @@ func (p *page) stopped(u subject) string {
 	case s == nil:
 		return t + ": no start of it has been seen"
 	case s.ServingEndReason != "":
-		return t + ": it served, then " + p.clean(s.ServingEndReason)
+		return t + ": it served, then " + p.clean(api.EndOfServing(s.ServingEndReason))
 	case s.Outcome == api.Stopped && s.Phase != "":
 		return t + " in " + p.where(s) + p.after(u, " after %s")
 	}

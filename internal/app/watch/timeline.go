@@ -62,6 +62,18 @@ func find(list []api.Phase, name string) *api.Phase {
 // running says that the phase is the one under way.
 func (u subject) running(ph *api.Phase) bool { return u.runs() && !ph.Done && !ph.Skipped }
 
+// endedIn says that the start, or its serving, came to its end in this phase.
+func (u subject) endedIn(ph *api.Phase) bool {
+	switch s := u.Startup; {
+	case ph.Skipped || ph.Phase != s.Phase:
+		return false
+	case ph.Phase == string(phases.Serving):
+		return !s.ServingEnded.IsZero()
+	default:
+		return s.Outcome == api.Failed || s.Outcome == api.Stopped
+	}
+}
+
 // lasts is how long a phase lasted, or has lasted so far; nil when not known.
 func (u subject) lasts(ph *api.Phase) *float64 {
 	if ph.Seconds == nil {
@@ -96,10 +108,11 @@ func (p *page) phase(u subject, ph *api.Phase, at, axis float64) {
 	case u.running(ph):
 		_, t = u.verdict()
 		mark = ">"
-	case !ph.Done && !ph.Skipped && u.Startup.Outcome == api.Failed:
-		mark, t = "x", bad
-	case !ph.Done && !ph.Skipped && u.Startup.Outcome == api.Stopped:
+	case u.endedIn(ph):
 		mark, t = "x", warn
+		if u.State == api.Failed || u.Startup.Outcome == api.Failed {
+			t = bad
+		}
 	}
 	took := "-"
 	if s := u.lasts(ph); s != nil {

@@ -49,7 +49,7 @@ func journal(u *api.Unit) string {
 	var parts []string
 	// Those from before the daemon began to watch are not counted.
 	if u.JournalLines > 0 {
-		parts = append(parts, fmt.Sprintf("%d lines", u.JournalLines))
+		parts = append(parts, plural(int(u.JournalLines), "line"))
 	}
 	if u.JournalStale > 0 {
 		parts = append(parts, fmt.Sprintf("%d of an older start", u.JournalStale))

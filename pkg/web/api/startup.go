@@ -192,6 +192,16 @@ type Finding struct {
 	AfterReady bool `json:"after_ready,omitempty"`
 }
 
+// EndOfServing says in words how an engine that had served was gone, by a
+// ServingEndReason: "exited", "was killed", "was stopped"; another one as it is.
+func EndOfServing(reason string) string {
+	switch reason {
+	case "killed", "stopped":
+		return "was " + reason
+	}
+	return reason
+}
+
 // NewStartup returns the document of a startup as seen at now. It shares the
 // startup's maps.
 func NewStartup(unit string, s *phases.Startup, now event.Stamp) *Startup {

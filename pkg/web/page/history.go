@@ -196,7 +196,7 @@ func (b *builder) row(list []api.Startup, i int, longest float64) historyRow {
 		r.Class, r.Message = c.Class, short(errorText(c.Exception, c.Message))
 	}
 	if s.ServingEndReason != "" {
-		r.End = "served, then " + s.ServingEndReason
+		r.End = "served, then " + api.EndOfServing(s.ServingEndReason)
 	}
 	r.news(list, i)
 	return r

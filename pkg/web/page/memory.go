@@ -95,7 +95,9 @@ func (v *pageView) gpus(s *api.Status, zone *time.Location) {
 			}
 			gv.Xids = append(gv.Xids, text)
 		}
-		v.GPUTrouble = v.GPUTrouble || gv.Lost != "" || len(gv.Xids) > 0
+		if gv.Lost != "" || len(gv.Xids) > 0 {
+			v.GPUTrouble++
+		}
 		v.GPUs = append(v.GPUs, gv)
 	}
 }

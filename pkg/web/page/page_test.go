@@ -142,8 +142,13 @@ func TestBar(t *testing.T) {
 func TestUnknownIsSaid(t *testing.T) {
 	body := words(pageOf(t, api.Unit{Unit: "a.service", State: "unknown"}))
 	wants(t, body, "? unknown since when is not known", "engine not known · model not known", "log not looked at", "main process not known",
-		"restarts by systemd not known", "GPUs: not known; no sample has come.", "Sources: not known yet.", "No history is kept")
+		"restarts by systemd not known", "GPUs: not known; no sample has come.", "Sources: not known yet.", "no history is kept")
 	lacks(t, body, "0.0s", "0 B", "0 %", "Phases")
+	wants(t, body, "Why: nothing of this unit has been seen; `systemctl status a.service` tells whether it is there.")
+	blind := &api.Status{At: at(time.Minute), Units: []api.Unit{{Unit: "a.service", State: "unknown"}}, Sources: []api.Source{
+		{Source: "journal", State: "not_permitted", Reason: "join group systemd-journal"},
+	}}
+	wants(t, words(pageWith(t, Options{}, blind)), "Why: the journal can&#39;t be read: join group systemd-journal")
 
 	u := loading()
 	u.Startup = &api.Startup{Outcome: api.Starting, Phases: []api.Phase{{Phase: "spawn"}, {Phase: "load"}}}
@@ -193,7 +198,7 @@ func failedUnit() api.Unit {
 func TestFailed(t *testing.T) {
 	body := pageOf(t, failedUnit())
 	text := words(body)
-	wants(t, text, "✖ failed failed 56s ago · after 4.0s", "Why the start failed: package_mismatch", "RuntimeError: cubin version (0.6.3) does not match",
+	wants(t, text, "✖ failed 56s ago · after 4.0s", "Why the start failed: package_mismatch", "RuntimeError: cubin version (0.6.3) does not match",
 		"Told by APIServer, 2026-03-01 12:00:03 UTC (57s ago), by rule rc_cubin.", "To do: Install the same version.", "Starting again does not help.",
 		"journalctl --cursor=&#39;s=1;i=2f&#39;", "It failed: exit-code", "New errors: 2 kinds", "spawn ✖ failed after 4.0s",
 		"cause: 1 record of 1 kind", "benign: 9 records of 1 kind", "symptom: 2 records of 1 kind", "suspect: 700 records of 61 kinds 1 new",
@@ -249,6 +254,26 @@ func TestStalled(t *testing.T) {
 	u.Startup.AttachedLate = true
 	u.Disagreement = "the log says ready, the port refuses"
 	wants(t, words(pageOf(t, u)), "load, slow", "Slow, not stalled:", "Attached late:", "Sources disagree: the log says ready, the port refuses")
+}
+
+// TestAttachedLate: what was missed is told from what is still to come.
+func TestAttachedLate(t *testing.T) {
+	u := loading()
+	u.Startup.AttachedLate, u.Startup.Phases = true, u.Startup.Phases[1:]
+	wants(t, words(pageOf(t, u)), "spawn not seen", "load ▶running for 50s", "compile not reached", "serving not reached")
+}
+
+// TestServedThenDied: that it served once is no failed start.
+func TestServedThenDied(t *testing.T) {
+	u := loading()
+	u.State, u.Since = api.Failed, at(50*time.Second)
+	s := u.Startup
+	s.Outcome, s.Phase, s.Ended, s.Seconds = api.Serving, api.Serving, at(20*time.Second), p(20.0)
+	s.ServingEnded, s.ServingEndReason = at(50*time.Second), "killed"
+	s.Phases = []api.Phase{{Phase: "spawn", Seconds: p(20.0), Done: true}, {Phase: api.Serving, Entered: at(20 * time.Second), Seconds: p(30.0), Done: true}}
+	text := words(pageOf(t, u))
+	wants(t, text, "✖ failed 10s ago · its last start served after 20s", "It no longer serves: it was killed at 12:00:50 UTC", "serving 30s")
+	lacks(t, text, "Why the", "running", "Expected to serve")
 }
 
 // TestHostileText: whatever the log holds stays text, and what hides in it is

@@ -68,7 +68,7 @@ func TestGPUMemory(t *testing.T) {
 	body := words(pageWith(t, Options{}, &api.Status{At: at(time.Minute), Units: []api.Unit{u, other}, GPUs: gpus()}))
 	wants(t, body, "GPU 0 · 60.0 GiB used of 100.0 GiB · busy 50 % this unit 40.0 GiB other watched units 10.0 GiB other processes 5.0 GiB driver and rest 5.0 GiB free 40.0 GiB weights resident at 30.0 GiB",
 		"✖ can't be read: it fell off the bus", "this unit 50.0 GiB whose is not known 10.0 GiB free 40.0 GiB other processes: not known owner not told: not known",
-		"watched units 50.0 GiB", "Xid 79, once", "GPUs: 3 with errors")
+		"watched units 50.0 GiB", "Xid 79, once", "GPUs: 3, 1 with errors")
 
 	// A start that holds nothing yet is shown who holds the rest.
 	u.GPUMemory, u.Startup.PlateauBytes = nil, nil
@@ -169,7 +169,7 @@ func TestHistory(t *testing.T) {
 	if n := strings.Count(body, `<li id="u-a_2eservice-start-`); n != maxHistory {
 		t.Errorf("%d starts, want %d", n, maxHistory)
 	}
-	wants(t, words(body), "✖ failed 4.0s 2026-03-01 12:00:00 UTC, the present one", "● serving 1m 40s 2026-03-01 11:00:00 UTC", "weights 60.0 GiB to 61.0 GiB on 2 GPUs", "served, then killed",
+	wants(t, words(body), "✖ failed 4.0s 2026-03-01 12:00:00 UTC, the present one", "● serving 1m 40s 2026-03-01 11:00:00 UTC", "weights 60.0 GiB to 61.0 GiB on 2 GPUs", "served, then was killed",
 		"new since the last good start before it: 3", "version 1.1 → 1.2", "argument dtype: auto → half", "cause package_mismatch: never seen")
 
 	// It is read again when a start has ended, and after a while.

@@ -50,19 +50,21 @@ func timeline(s *api.Startup, at time.Time) (barView, []phaseView) {
 		ahead = max(s.ExpectedServing.Sub(at).Seconds(), 0)
 	}
 	var list []phaseView
+	seen := false
 	for _, name := range phases.Phases() {
-		list = append(list, newPhaseView(s, string(name), entered[string(name)]))
+		v := newPhaseView(s, string(name), entered[string(name)])
+		seen = seen || entered[string(name)] != nil
+		if !seen && s.AttachedLate {
+			v.Took.Text = "not seen"
+		}
+		list = append(list, v)
 	}
 	return newBar(s, bar{ahead: ahead}), list
 }
 
 func newPhaseView(s *api.Startup, name string, p *api.Phase) phaseView {
 	v := phaseView{Name: name, Mark: "coming", Took: duration{Text: "not reached"}}
-	switch {
-	case p == nil && s.AttachedLate && s.Outcome != api.Failed:
-		v.Took.Text = "not seen"
-		return v
-	case p == nil:
+	if p == nil {
 		return v
 	}
 	v.Mark, v.Took = "done", over(p.Seconds)

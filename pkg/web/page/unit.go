@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/startupd/startupd/pkg/event"
 	"github.com/startupd/startupd/pkg/phases"
 	"github.com/startupd/startupd/pkg/web/api"
 )
@@ -138,8 +139,11 @@ func (b *builder) lead(v *unitView) {
 		v.Lead = leadView{Before: "since when is not known"}
 	case u.State == api.Serving:
 		v.Lead = leadView{"serving for", upwards(since)}
+	case u.State == api.Failed || u.State == api.Stopped:
+		// The badge beside it has the word.
+		v.Lead.For = duration{took(*since) + " ago", "ago", *since}
 	default:
-		v.Lead = leadView{u.State, duration{took(*since) + " ago", "ago", *since}}
+		v.Lead = leadView{"for", upwards(since)}
 	}
 	if start == nil || v.Starting {
 		return
@@ -147,8 +151,11 @@ func (b *builder) lead(v *unitView) {
 	switch s.Outcome {
 	case u.State:
 		v.Second = leadView{map[string]string{api.Serving: "start-up took", api.Failed: "after", api.Stopped: "after"}[u.State], over(start)}
-	case api.Serving, api.Failed, api.Stopped:
-		v.Second = leadView{"its last start: " + s.Outcome + " after", over(start)}
+	default:
+		said := map[string]string{api.Serving: "served", api.Failed: "failed", api.Stopped: "was stopped"}[s.Outcome]
+		if said != "" {
+			v.Second = leadView{"its last start " + said + " after", over(start)}
+		}
 	}
 }
 
@@ -184,6 +191,10 @@ func (b *builder) notes() []noteView {
 		add("warn", "Sources disagree", u.Disagreement)
 	}
 	if s == nil {
+		if phases.State(u.State) == phases.Unknown {
+			mark, text := b.blind()
+			add(mark, "Why", text)
+		}
 		return ns
 	}
 	switch {
@@ -196,7 +207,7 @@ func (b *builder) notes() []noteView {
 		add("", "It "+map[string]string{api.Failed: "failed", api.Stopped: "was stopped"}[s.Outcome], s.Reason)
 	}
 	if s.ServingEndReason != "" {
-		add("warn", "It no longer serves", s.ServingEndReason+b.at(" at ", s))
+		add("warn", "It no longer serves", "it "+api.EndOfServing(s.ServingEndReason)+b.at(" at ", s))
 	}
 	if s.AttachedLate {
 		add("warn", "Attached late", "the beginning of this start was not seen.")
@@ -205,6 +216,16 @@ func (b *builder) notes() []noteView {
 		add("warn", "New errors", counted(*n, "kind", "kinds")+" that no good start before has had.")
 	}
 	return ns
+}
+
+// blind says why nothing is known of the unit.
+func (b *builder) blind() (mark, text string) {
+	for _, s := range b.status.Sources {
+		if !s.Up && s.Source == event.SourceJournal && (s.Unit == "" || s.Unit == b.unit.Unit) {
+			return "bad", "the journal can't be read: " + cmp.Or(s.Reason, s.State)
+		}
+	}
+	return "", "nothing of this unit has been seen; `systemctl status " + b.unit.Unit + "` tells whether it is there."
 }
 
 func (b *builder) at(before string, s *api.Startup) string {

@@ -35,8 +35,8 @@ type pageView struct {
 	GPUs      []gpuView
 	// SourcesDown counts the sources that can't see.
 	SourcesDown int
-	// GPUTrouble says that a GPU is lost or has reported errors.
-	GPUTrouble bool
+	// GPUTrouble counts the GPUs that are lost or have reported errors.
+	GPUTrouble int
 }
 
 // duration is a span of time that may go on.
@@ -95,7 +95,7 @@ func (p *page) view(ctx context.Context, only ...string) pageView {
 	ctx, cancel := context.WithTimeout(ctx, historyWithin)
 	defer cancel()
 	if !s.At.IsZero() {
-		v.At, v.Clock = moment(s.At, p.opt.Zone), s.At.In(p.opt.Zone).Format("15:04:05")
+		v.At, v.Clock = moment(s.At, p.opt.Zone), s.At.In(p.opt.Zone).Format("15:04:05 MST")
 	}
 	for i := range s.Units {
 		u := &s.Units[i]

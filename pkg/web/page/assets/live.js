@@ -269,7 +269,7 @@
 
   // An anchor leads into a folded unit: unfold it.
   function unfold() {
-    const at = location.hash.length > 1 && $(decodeURIComponent(location.hash.slice(1)));
+    const at = location.hash.length > 1 && $(location.hash.slice(1)); // ids need no escapes
     const fold = at && at.querySelector(":scope > details.fold");
     if (fold) fold.open = true;
   }
