@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -90,15 +91,25 @@ func (l *sdjournalLauncher) start(ctx context.Context, q *request) (child, readC
 type journalctlLauncher struct{ dir, path string }
 
 func newJournalctl(r Reader) (launcher, error) {
-	path := r.Journalctl
-	if path == "" {
-		path = "journalctl"
-	}
-	full, err := exec.LookPath(path)
+	full, err := journalctl(r.Journalctl)
 	if err != nil {
 		return nil, fmt.Errorf("journal reader: %w; install systemd's journalctl or build with libsystemd's headers", err)
 	}
 	return &journalctlLauncher{dir: r.Dir, path: full}, nil
+}
+
+// journalctl finds the program. The system's own comes first: as a command of a
+// unit with + this runs as root, and the PATH is the unit's.
+func journalctl(path string) (string, error) {
+	if path != "" {
+		return exec.LookPath(path)
+	}
+	for _, dir := range []string{"/usr/bin", "/bin"} {
+		if full, err := exec.LookPath(filepath.Join(dir, "journalctl")); err == nil {
+			return full, nil
+		}
+	}
+	return exec.LookPath("journalctl")
 }
 
 func (l *journalctlLauncher) watermarks() bool  { return false }

@@ -36,7 +36,7 @@ type Reader struct {
 	// Child is the command line of the sdjournal reader, a process that calls
 	// RunReader; nil is this program with the argument "journal-reader".
 	Child []string
-	// Journalctl is the program's path; "" looks it up in PATH.
+	// Journalctl is the program's path; "" looks for it in /usr/bin, /bin and PATH.
 	Journalctl string
 }
 
