@@ -34,6 +34,7 @@ type batch struct {
 	data    []byte
 	entries int
 	tail    bool   // nothing more is there now
+	soon    bool   // an entry is in the writing
 	end     bool   // the last wanted entry was read
 	bad     uint64 // entries that could not be read, since the beginning
 }
@@ -127,7 +128,7 @@ func (r *readerLoop) run(ctx context.Context) error {
 		if !b.tail {
 			continue
 		}
-		if err := r.atTail(now); err != nil {
+		if err := r.atTail(now, b.soon); err != nil {
 			return err
 		}
 	}
@@ -136,7 +137,7 @@ func (r *readerLoop) run(ctx context.Context) error {
 
 // atTail waits, or has the journal looked at anew: only a fresh look that found
 // nothing more is worth a watermark.
-func (r *readerLoop) atTail(now event.Stamp) error {
+func (r *readerLoop) atTail(now event.Stamp, soon bool) error {
 	if !r.fresh && (r.looked.IsZero() || now.Sub(r.looked) >= lookEvery) {
 		r.fresh, r.looked = true, now
 		return r.journal.again()
@@ -147,7 +148,7 @@ func (r *readerLoop) atTail(now event.Stamp) error {
 			return err
 		}
 	}
-	return r.journal.wait(r.pause())
+	return r.journal.wait(r.pause(soon))
 }
 
 // unreadable tells of entries that libsystemd could not read.
@@ -161,8 +162,8 @@ func (r *readerLoop) unreadable(total uint64) error {
 	return e.End()
 }
 
-func (r *readerLoop) pause() time.Duration {
-	if r.fast.Load() {
+func (r *readerLoop) pause(soon bool) time.Duration {
+	if soon || r.fast.Load() {
 		return fastPoll
 	}
 	return slowPoll

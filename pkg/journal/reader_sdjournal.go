@@ -49,7 +49,7 @@ func openSD(q *request) (j sdJournal, closeJournal func(), err error) {
 	s.r = (*C.jr)(C.calloc(1, C.size_t(unsafe.Sizeof(C.jr{}))))
 	s.r.fields, s.r.limit = s.fields, fieldLimit
 	s.r.nfields = C.size_t(len(wantedFields(q)))
-	s.r.reverse, s.r.cursors = flag(q.Reverse), flag(q.Cursors)
+	s.r.reverse, s.r.cursors, s.r.follow = flag(q.Reverse), flag(q.Cursors), flag(q.Follow)
 	if err := s.setUntil(q.Until); err != nil {
 		s.close()
 		return nil, nil, err
@@ -125,7 +125,7 @@ func (s *sdReader) read(limit int) (batch, error) {
 		}
 		return batch{
 			data: unsafe.Slice((*byte)(unsafe.Pointer(s.buf)), int(res.used)), entries: int(res.entries),
-			tail: res.state == C.JR_TAIL, end: res.state == C.JR_UNTIL, bad: uint64(s.r.bad),
+			tail: res.state == C.JR_TAIL || res.state == C.JR_LATER, soon: res.state == C.JR_LATER, end: res.state == C.JR_UNTIL, bad: uint64(s.r.bad),
 		}, nil
 	}
 }

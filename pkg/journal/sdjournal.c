@@ -97,8 +97,9 @@ void jr_close(jr *r)
 		p_close(r->j);
 	free(r->extra);
 	free(r->last);
+	free(r->taken);
 	r->j = NULL;
-	r->extra = r->last = NULL;
+	r->extra = r->last = r->taken = NULL;
 }
 
 int jr_match(jr *r, const char *data, size_t len) { return p_add_match(r->j, data, len); }
@@ -118,8 +119,9 @@ int jr_again(jr *r)
 {
 	int rc;
 
-	if (!r->last || r->pending || r->reverse)
+	if (!r->last || !r->last_is_here || r->reverse)
 		return 0;
+	r->pending = 0;
 	if ((rc = p_seek_cursor(r->j, r->last)) >= 0 && (rc = p_next(r->j)) > 0)
 		// Another entry than the last one is one that was not written yet.
 		r->pending = p_test_cursor(r->j, r->last) <= 0;
@@ -214,12 +216,13 @@ static int wants_full(const jr_field *f, const char *value, size_t n)
 	return 0;
 }
 
-static void put_fields(jr *r, out *o)
+// put_fields writes the entry's fields and says whether it has a message.
+static int put_fields(jr *r, out *o)
 {
 	out extra = {.buf = r->extra, .cap = r->extra_cap};
 	const void *data;
 	size_t n;
-	int rc, full = 0;
+	int rc, full = 0, message = 0;
 
 	p_restart_data(r->j);
 	while ((rc = p_enumerate_data(r->j, &data, &n)) > 0) {
@@ -231,6 +234,7 @@ static void put_fields(jr *r, out *o)
 		const char *value = eq + 1;
 		n -= value - name;
 		full |= wants_full(f, value, n);
+		message |= f->len == 7 && !memcmp(f->name, "MESSAGE", 7);
 		if (f->always)
 			put_field(o, f, value, n > r->limit ? r->limit + 1 : n);
 		else
@@ -240,6 +244,7 @@ static void put_fields(jr *r, out *o)
 		r->bad++;
 	if (full)
 		put(o, extra.buf, extra.used);
+	return message;
 }
 
 static void put_clocks(out *o, uint64_t real, uint64_t mono, sd_id128_t boot)
@@ -267,9 +272,20 @@ static void put_cursor(jr *r, out *o)
 	PUT(o, "__CURSOR=");
 	put(o, cursor, strlen(cursor));
 	PUT(o, "\n");
-	// libsystemd forgets where it is when the file is renamed.
+	free(r->taken);
+	r->taken = cursor;
+}
+
+// keep_cursor makes the cursor just put that of the last entry written.
+// libsystemd forgets where it is when the file is renamed.
+static void keep_cursor(jr *r)
+{
+	if (!r->taken)
+		return;
 	free(r->last);
-	r->last = cursor;
+	r->last = r->taken;
+	r->taken = NULL;
+	r->last_is_here = 1;
 }
 
 // compare_until says where the entry lies: before (-1) or behind (1) the last
@@ -284,7 +300,7 @@ static int compare_until(const jr *r, uint64_t mono, sd_id128_t boot)
 
 // An entry is young while the one before it may have been written in the same
 // moment; from twice that age on each gets a cursor to find its way back to.
-enum { young_usec = 1000000 };
+enum { young_usec = 1000000, settle_usec = 10000 };
 
 static uint64_t now_usec(void)
 {
@@ -337,6 +353,31 @@ static int step(jr *r, uint64_t now, uint64_t *real, uint64_t *mono, sd_id128_t 
 	return JR_MORE;
 }
 
+// unfinished says that an entry may still be in the writing: it can be found by
+// one field while the next is not linked to it, and libsystemd then leaves that
+// one out (check_object calls its data bad) as if it were not there.
+static int unfinished(const jr *r, uint64_t real, int message)
+{
+	if (!r->follow || r->first)
+		return 0;
+	uint64_t now = now_usec();
+	return real + (message ? settle_usec : young_usec) > now && real < now + young_usec;
+}
+
+// later goes back to the last entry written, so that the next look finds what
+// is behind it then. without says that it has no cursor.
+static int later(jr *r, int without)
+{
+	int rc = 1;
+	if (without)
+		rc = p_previous(r->j);
+	else if (r->last_is_here)
+		rc = jr_again(r);
+	else
+		r->pending = 1;
+	return rc < 0 ? rc : rc == 0 && without ? -ESTALE : JR_LATER;
+}
+
 // reserve is what a batch leaves free, so that most entries fit and the
 // batch's end is known before the next entry is looked at.
 enum { reserve = 64 << 10 };
@@ -366,7 +407,11 @@ void jr_read(jr *r, char *buf, size_t cap, uint64_t max, jr_result *res)
 		if (res->entries)
 			PUT(&o, "\n");
 		put_clocks(&o, real, mono, boot);
-		put_fields(r, &o);
+		if (unfinished(r, real, put_fields(r, &o))) {
+			o.used = mark;
+			res->state = later(r, here);
+			break;
+		}
 		int cursor = r->cursors || r->first || until == 0 || real + 2 * young_usec >= now;
 		if (cursor)
 			put_cursor(r, &o);
@@ -375,18 +420,20 @@ void jr_read(jr *r, char *buf, size_t cap, uint64_t max, jr_result *res)
 			o.used = mark;
 			r->pending = 1;
 			here = 0;
+			free(r->taken);
+			r->taken = NULL;
 			res->state = res->entries ? JR_MORE : JR_GROW;
 			break;
 		}
-		r->first = 0;
-		r->last_is_here = cursor;
+		r->first = r->last_is_here = 0;
+		keep_cursor(r);
 		here = !cursor;
 		res->entries++;
 	}
 	o.cap = cap;
 	if (here) {
 		put_cursor(r, &o);
-		r->last_is_here = 1;
+		keep_cursor(r);
 	}
 	if (res->entries)
 		PUT(&o, "\n");

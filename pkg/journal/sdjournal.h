@@ -28,6 +28,7 @@ enum jr_state {
 	JR_MORE,  // the buffer or the batch is full
 	JR_TAIL,  // there are no more entries
 	JR_UNTIL, // the next entry lies behind the last wanted one
+	JR_LATER, // the next entry is still in the writing
 	JR_GROW,  // an entry does not fit into the buffer
 };
 
@@ -43,6 +44,7 @@ typedef struct {
 	size_t nfields;
 	size_t limit;           // bytes of a value that are kept
 	int reverse;
+	int follow;             // entries that are still in the writing can wait
 	int cursors;            // every entry gets its cursor
 	int has_until;
 	uint8_t until_boot[16];
@@ -52,6 +54,7 @@ typedef struct {
 	int pending; // the present entry was not written yet
 	int first;   // the next entry is the first one
 	char *last;  // cursor of the last entry that got one; the last one of a batch does
+	char *taken; // cursor that was put and may still be taken back
 	int last_is_here; // last is that of the last entry written
 	uint64_t bad; // entries that could not be read, or only in part
 	char *extra; // the fields that only some entries need
