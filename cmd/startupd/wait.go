@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path"
 	"regexp"
 	"strings"
 	"syscall"
@@ -78,6 +79,7 @@ func (f *waitFlags) run(ctx context.Context) error {
 	collectAt(200) // somebody waits for it
 	systemd := &wait.Systemd{}
 	defer systemd.Close()
+	f.ownName(ctx, systemd)
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	defer signal.Stop(signals)
@@ -101,9 +103,23 @@ func (f *waitFlags) run(ctx context.Context) error {
 	r := wait.Run(ctx, o)
 	show.Clear()
 	if err := f.print(r); err != nil {
-		return err
+		// What came out counts all the same: a full disk is no failed start.
+		return &exitError{codeOf(r), fmt.Errorf("the result can't be printed: %w", err)}
 	}
 	return verdictOf(r)
+}
+
+// ownName replaces an alias by the unit's own name: the journal and the daemon
+// know no other.
+func (f *waitFlags) ownName(ctx context.Context, systemd *wait.Systemd) {
+	if *f.journal.dir != "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	if u := systemd.Unit(ctx, f.unit); u.Loaded && u.Name != "" {
+		f.unit = u.Name
+	}
 }
 
 // present says how the invocation is found that is meant. A command of the unit
@@ -132,9 +148,12 @@ func (f *waitFlags) present(ctx context.Context, o *wait.Options, systemd *wait.
 
 func (f *waitFlags) check() error {
 	f.unit = app.UnitName(f.unit)
+	stem := strings.TrimSuffix(f.unit, path.Ext(f.unit))
 	switch {
-	case strings.ContainsAny(f.unit, "*?[/ "):
+	case !regexp.MustCompile(`^[A-Za-z0-9:_.\\@-]+$`).MatchString(stem):
 		return fmt.Errorf("%q is no name of one unit: wait takes one, such as llm.service", f.unit)
+	case strings.HasSuffix(stem, "@"):
+		return fmt.Errorf("%s is a template: wait takes one of its units, such as %s", f.unit, stem+"0"+path.Ext(f.unit))
 	case f.timeout < 0 || f.startTimeout < 0:
 		return errors.New("--timeout and --start-timeout must not be negative")
 	case f.invocation != "" && !regexp.MustCompile(`^([0-9a-f]{32}|[0-9a-f]{64})$`).MatchString(f.invocation):
@@ -232,19 +251,31 @@ func (f *waitFlags) print(r *wait.Result) error {
 	return r.WriteText(f.std.out, explain.TextOptions{Width: width, Color: color, JournalDir: *f.journal.dir})
 }
 
-// verdictOf turns a verdict into the exit code. What it means is printed already.
+// verdictOf turns a verdict into the command's end. What it means is printed
+// already.
 func verdictOf(r *wait.Result) error {
 	switch r.Verdict {
 	case wait.Reached:
 		return nil
-	case wait.Failed, wait.Stopped:
-		return &exitError{code: exitFailed}
-	case wait.TimedOut:
-		return &exitError{code: exitTimeout}
-	case wait.Stalled:
-		return &exitError{code: exitStalled}
 	case wait.NoUnit:
 		return &exitError{exitUsage, fmt.Errorf("systemd knows no unit %s: `systemctl list-units --type=service` lists those that are loaded", r.Unit)}
 	}
-	return &exitError{code: exitUnknown}
+	return &exitError{code: codeOf(r)}
+}
+
+// codeOf is the exit code of a verdict.
+func codeOf(r *wait.Result) int {
+	switch r.Verdict {
+	case wait.Reached:
+		return 0
+	case wait.Failed, wait.Stopped:
+		return exitFailed
+	case wait.TimedOut:
+		return exitTimeout
+	case wait.Stalled:
+		return exitStalled
+	case wait.NoUnit:
+		return exitUsage
+	}
+	return exitUnknown
 }

@@ -12,12 +12,13 @@ import (
 )
 
 // loopbackOnly lets requests from beyond this host reach only what Prometheus
-// and probes need: the rest shows text of the log, and there is no password.
+// and probes need: the rest shows text of the log, and there is no password. A
+// reverse proxy on this host asks for others.
 func loopbackOnly(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !public(r.URL.Path) && !fromLoopback(r.RemoteAddr) {
+		if !public(r.URL.Path) && (!fromLoopback(r.RemoteAddr) || forwarded(r.Header)) {
 			refuse(w, r, "This shows text of the log, so without TLS and a password only this host itself may read it.",
-				"Start startupd with --web.config.file, or open it through an SSH tunnel.")
+				"Start startupd with --web.config.file, open it through an SSH tunnel, or let a proxy that asks for a password itself use the unix socket.")
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -39,6 +40,17 @@ func public(path string) bool {
 	switch path {
 	case "/metrics", "/startupz", "/-/healthy", "/-/ready", "/-/reload":
 		return true
+	}
+	return false
+}
+
+// forwarded says that a proxy hands on another's request. One that says so in no
+// header can't be told from a client of this host.
+func forwarded(h http.Header) bool {
+	for _, name := range []string{"Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip"} {
+		if len(h.Values(name)) > 0 {
+			return true
+		}
 	}
 	return false
 }

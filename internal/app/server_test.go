@@ -122,6 +122,23 @@ func TestLoopbackOnly(t *testing.T) {
 	}
 }
 
+// A proxy on this host asks for others, and says so.
+func TestForwarded(t *testing.T) {
+	h := loopbackOnly(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }))
+	for _, name := range []string{"Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-IP"} {
+		for path, want := range map[string]int{"/api/v1/status": http.StatusForbidden, "/": http.StatusForbidden, "/metrics": http.StatusTeapot} {
+			r := httptest.NewRequest(http.MethodGet, "http://localhost"+path, nil)
+			r.RemoteAddr = "127.0.0.1:1"
+			r.Header.Set(name, "192.0.2.7")
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, r)
+			if w.Code != want {
+				t.Errorf("%s with %s: %d, want %d", path, name, w.Code, want)
+			}
+		}
+	}
+}
+
 func TestCleanups(t *testing.T) {
 	var order []string
 	var c cleanups

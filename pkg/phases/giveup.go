@@ -8,9 +8,12 @@ import (
 	"github.com/startupd/startupd/pkg/triage"
 )
 
-// statusTimeout is the exit status by which startupd wait says that its own time
-// was over.
-const statusTimeout = "3"
+// The exit statuses by which startupd wait says that its own time was over, and
+// that it was ended itself.
+const (
+	statusTimeout = "3"
+	statusEnded   = "5"
+)
 
 // giveUp takes the failure of an ExecStartPost= command: systemd stops the main
 // process for it, which is no kill from outside.
@@ -20,7 +23,12 @@ func (m *Machine) giveUp(d *event.UnitMessage, at event.Stamp) {
 	if s.exited || d.ExitCode == "exited" && status == "0" {
 		return
 	}
-	s.givenUp = strings.TrimSpace(d.ExitCode + ", status " + d.ExitStatus)
+	how := strings.TrimSpace(d.ExitCode + ", status " + d.ExitStatus)
+	s.givenUp = "its ExecStartPost= gave it up (" + how + "), and systemd stopped it"
+	if d.ExitCode != "exited" || status == statusEnded {
+		// By systemd's own limit, or by somebody.
+		s.givenUp = "its ExecStartPost= was ended (" + how + "), and systemd stopped it"
+	}
 	s.triage.GivenUp(at)
 	switch {
 	case !s.running():
@@ -47,6 +55,27 @@ func (s *startup) settleEnd() time.Duration {
 		return settleStop
 	}
 	return 0
+}
+
+// awaitUnit holds the verdict on a start whose main process has ended until
+// systemd tells of the unit's end, which says whether it was stopped: in between
+// come its ExecStopPost= commands, and they take their time.
+func (m *Machine) awaitUnit(at event.Stamp) {
+	s := m.cur
+	if !s.activating || s.fatal || s.settled || s.final || s.pub.Outcome != OutcomeFailed {
+		return
+	}
+	s.awaited = true
+	s.settleAt, s.finalAt = at.Add(settleUnit), at.Add(settleUnit)
+}
+
+// unitEnded counts from the unit's end what awaitUnit has held.
+func (m *Machine) unitEnded(at event.Stamp) {
+	if s := m.cur; s.awaited && !s.settled {
+		s.awaited, s.closed = false, false
+		s.settleAt = at.Add(settleStop)
+		m.closeEvidence(s, at)
+	}
 }
 
 // stopsOnRequest says that systemd is stopping the unit and nothing of it has

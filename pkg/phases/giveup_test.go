@@ -1,6 +1,7 @@
 package phases
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -24,26 +25,39 @@ func (s *script) hangs() float64 {
 // A start that its ExecStartPost= has given up has failed of what made it do so,
 // and not of the signal that systemd then sends.
 func TestGivenUp(t *testing.T) {
+	const gaveUp, ended = "its ExecStartPost= gave it up (exited, status ", "its ExecStartPost= was ended ("
 	const sigterm = "(APIServer pid=100) INFO 03-01 23:50:00 [launcher.py:110] Shutting down FastAPI HTTP server."
 	for _, c := range []struct {
 		name    string
 		play    func(s *script) float64
 		command event.UnitMessage
 		want    string
+		reason  string
 	}{
-		{"while it hangs", (*script).hangs, control("ExecStartPost", "exited", "4"), "cudagraph_hang"},
-		{"while it hangs, of a script", (*script).hangs, control("ExecStartPost", "exited", "1"), "cudagraph_hang"},
-		{"by a text", (*script).hangs, control(event.ControlProcess, "exited", "4"), "cudagraph_hang"},
-		{"when its time was over", func(s *script) float64 { return s.hangs() - 30 }, control("ExecStartPost", "exited", "3"), "startup_timeout"},
+		{"while it hangs", (*script).hangs, control("ExecStartPost", "exited", "4"), "cudagraph_hang", gaveUp},
+		{"while it hangs, of a script", (*script).hangs, control("ExecStartPost", "exited", "1"), "cudagraph_hang", gaveUp},
+		{"by a text", (*script).hangs, control(event.ControlProcess, "exited", "4"), "cudagraph_hang", gaveUp},
+		{"when its time was over", func(s *script) float64 { return s.hangs() - 30 }, control("ExecStartPost", "exited", "3"), "startup_timeout", gaveUp},
 		{"of an error", func(s *script) float64 {
 			s.line(0, lineLoad)
 			s.line(1, lineOOM)
 			return 2
-		}, control("ExecStartPost", "exited", "1"), "gpu_oom_weights"},
+		}, control("ExecStartPost", "exited", "1"), "gpu_oom_weights", gaveUp},
 		{"for no reason that is known", func(s *script) float64 {
 			s.line(0, lineLoad)
 			return 2
-		}, control("ExecStartPost", "exited", "1"), "unknown"},
+		}, control("ExecStartPost", "exited", "1"), "unknown", gaveUp},
+		{"by a signal, as the kernel killed a worker", func(s *script) float64 {
+			s.line(0, lineLoad)
+			s.kernel(1, fmt.Sprintf(kernelOOM, workerPID))
+			s.message(1.1, event.UnitMessage{Message: event.OutOfMemory, Text: "llm.service: A process of this unit has been killed by the OOM killer."})
+			return 1.2
+		}, control("ExecStartPost", "killed", "15/TERM"), "host_oom", ended},
+		{"by systemd's own limit", func(s *script) float64 {
+			s.line(0, lineLoad)
+			s.message(90, event.UnitMessage{Message: event.TimedOut, Text: "llm.service: start-post operation timed out. Terminating."})
+			return 90.1
+		}, control("ExecStartPost", "exited", "5"), "startup_timeout", ended},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newScript(t)
@@ -60,7 +74,7 @@ func TestGivenUp(t *testing.T) {
 			if st.Outcome != OutcomeFailed || !st.Exited || !st.Final || st.RootCause.Class != c.want {
 				t.Errorf("%q, exited %v, final %v, of %+v; want %s", st.Outcome, st.Exited, st.Final, st.RootCause, c.want)
 			}
-			if !strings.Contains(st.Reason, "its ExecStartPost= gave it up (exited, status ") {
+			if !strings.Contains(st.Reason, c.reason) {
 				t.Errorf("reason %q", st.Reason)
 			}
 		})
@@ -152,8 +166,28 @@ func TestStoppedWhileActivating(t *testing.T) {
 			s.message(5.4, event.UnitMessage{Message: event.RestartScheduled})
 			s.message(5.4, event.UnitMessage{Message: event.Stopped})
 		}, OutcomeFailed, 5.4},
-		{"nothing more is told", func(s *script) { ends(s); s.tick(6.1) }, OutcomeFailed, 6.1},
-		{"stopped too late", func(s *script) { ends(s); s.tick(6.1); s.message(6.2, event.UnitMessage{Message: event.Stopped}) }, OutcomeFailed, 6.2},
+		{"nothing more is told", func(s *script) { ends(s); s.tick(6.3) }, OutcomeFailed, 6.3},
+		{"no end of the unit is told", func(s *script) { s.exit(5, "killed", "15/TERM"); s.tick(306) }, OutcomeFailed, 306},
+		{"stopped, after a long ExecStopPost=", func(s *script) {
+			s.message(4, control("ExecStartPost", "killed", "15/TERM"))
+			s.exit(5, "exited", "1")
+			s.tick(60)
+			s.message(61, event.UnitMessage{Message: event.FailureResult, Result: "signal"})
+			s.message(61.1, event.UnitMessage{Message: event.Stopped})
+		}, OutcomeStopped, 61.1},
+		{"D-Bus alone tells of the unit's end", func(s *script) {
+			s.exit(5, "exited", "1")
+			s.apply(61, &event.UnitState{Loaded: true, ActiveState: "failed", SubState: "failed", Invocation: first, Result: "exit-code"})
+			s.tick(62)
+			s.tick(63)
+		}, OutcomeFailed, 63},
+		{"failed, after a long ExecStopPost=", func(s *script) {
+			s.exit(5, "exited", "1")
+			s.tick(60)
+			s.message(61, event.UnitMessage{Message: event.FailureResult, Result: "exit-code"})
+			s.message(61.1, event.UnitMessage{Message: event.StartFailed})
+		}, OutcomeFailed, 61.1},
+		{"stopped too late", func(s *script) { ends(s); s.tick(6.3); s.message(6.4, event.UnitMessage{Message: event.Stopped}) }, OutcomeFailed, 6.4},
 		{"stopped by itself", func(s *script) {
 			s.message(5, control("ExecStartPost", "killed", "15/TERM"))
 			s.exit(5, "exited", "0")

@@ -32,8 +32,10 @@ type startup struct {
 	// started.
 	activating bool
 	// givenUp says that systemd ends it as a command of its ExecStartPost= has
-	// failed; "" when not, else that command's end. hung: it hung then.
+	// failed or was ended; "" when not, else that in words. hung: it hung then.
 	givenUp string
+	// awaited says that its main process has ended, and the unit has not yet.
+	awaited bool
 	hung    bool
 	// precheck is what our own check before the start found; nil when it found
 	// nothing, or there was none.
@@ -311,6 +313,9 @@ const (
 	// settleStop is how long after the end of a unit that was being started systemd
 	// may take to say that it was stopped.
 	settleStop = time.Second
+	// settleUnit is how long after the end of its main process the end of the unit
+	// is waited for. More than TimeoutStopSec= it can hardly take.
+	settleUnit = 5 * time.Minute
 	// settleFatal is how long progress may still revoke a failure that rests on
 	// a line alone.
 	settleFatal = 10 * time.Second

@@ -28,6 +28,10 @@ func (m *Machine) onMessage(d *event.UnitMessage, at event.Stamp) {
 	}
 	m.testify(s, d, at)
 	switch d.Message {
+	case event.FailureResult, event.StartFailed, event.Succeeded, event.Stopped, event.RestartScheduled:
+		m.unitEnded(at)
+	}
+	switch d.Message {
 	case event.Stopping:
 		s.stopAsked = true
 	case event.ProcessExit:
@@ -94,6 +98,7 @@ func (m *Machine) onExit(d *event.UnitMessage, at event.Stamp) {
 	switch d.Command {
 	case "", "ExecStart":
 		m.gone(reasonOf(d), at)
+		m.awaitUnit(at)
 	case preStart:
 		m.onPreStart(d, at)
 	case "ExecStartPost":
@@ -132,7 +137,7 @@ func (m *Machine) gone(reason string, at event.Stamp) {
 	case s.running() && s.stopAsked:
 		m.finish(OutcomeStopped, "a stop was asked for", at, 0)
 	case s.running() && s.givenUp != "":
-		m.finish(OutcomeFailed, "its ExecStartPost= gave it up ("+s.givenUp+"), and systemd stopped it", at, s.settleEnd())
+		m.finish(OutcomeFailed, s.givenUp, at, s.settleEnd())
 	case s.running():
 		m.finish(OutcomeFailed, "it ended before it was ready: "+reason, at, s.settleEnd())
 	case s.pub.Outcome == OutcomeFailed && !s.settled:
@@ -213,6 +218,9 @@ func (m *Machine) applyUnitState(d *event.UnitState, at event.Stamp) {
 		return // the journal has told of a later start meanwhile
 	}
 	same := s != nil && (d.Invocation == "" || s.pub.Invocation == d.Invocation || s.unitInvocation == d.Invocation)
+	if same && (d.ActiveState == "failed" || d.ActiveState == "inactive") {
+		m.unitEnded(at)
+	}
 	switch d.ActiveState {
 	case "active", "activating", "reloading":
 		if d.Invocation != "" && !same && !m.past.has(d.Invocation) && !autoRestarts(d) {

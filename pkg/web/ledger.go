@@ -57,6 +57,24 @@ func attemptOf(s *phases.Startup) attempt {
 	return a
 }
 
+// maxJudged is how many findings an account holds: one that is still being
+// written is told again as it grows, and those of a long service make room for
+// others.
+const maxJudged = 1024
+
+// prune forgets findings that the startup does not have any more.
+func (a *account) prune(l *ledger, found []triage.Finding) {
+	if len(a.findings) <= maxJudged {
+		return
+	}
+	kept := make(map[uint64]judged, len(found))
+	for i := range found {
+		key := l.key(&found[i])
+		kept[key] = a.findings[key]
+	}
+	a.findings = kept
+}
+
 type judged struct {
 	verdict triage.Verdict
 	class   string
@@ -112,6 +130,7 @@ func (l *ledger) compare(unit string, s *phases.Startup, now event.Stamp) []news
 		n.At, n.Finding = wall(f.At), api.NewFinding(f)
 		out = append(out, news{api.EventFinding, n})
 	}
+	a.prune(l, s.Findings)
 	if c := keyOf(s.RootCause); c != a.cause && s.RootCause != nil {
 		a.cause = c
 		n := base

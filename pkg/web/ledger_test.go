@@ -1,12 +1,15 @@
 package web
 
 import (
+	"hash/maphash"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/startupd/startupd/pkg/event"
 	"github.com/startupd/startupd/pkg/phases"
 	"github.com/startupd/startupd/pkg/triage"
 	"github.com/startupd/startupd/pkg/web/api"
@@ -145,6 +148,22 @@ func TestLedgersAreBounded(t *testing.T) {
 	w.look()
 	if n := len(w.hub.ledgers); n != 0 {
 		t.Errorf("%d units are remembered that nobody watches", n)
+	}
+}
+
+// A finding that grows is told anew each time, and does not fill the memory.
+func TestFindingsAreForgotten(t *testing.T) {
+	l := &ledger{seed: maphash.MakeSeed()}
+	s := try("x")
+	lasting := triage.Finding{Class: "gpu_oom", Message: "lasting"}
+	for i := range 5 * maxJudged {
+		s.Findings = []triage.Finding{lasting, {Class: "unknown", Message: strconv.Itoa(i)}}
+		if n := len(l.compare("a.service", s, event.Stamp{})); n != 1 && i > 0 {
+			t.Fatalf("look %d: %d events, want that of the new finding", i, n)
+		}
+	}
+	if n := len(l.accounts[0].findings); n > maxJudged+1 {
+		t.Errorf("%d findings are remembered", n)
 	}
 }
 

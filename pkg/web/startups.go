@@ -162,7 +162,7 @@ func (s *Server) startups(w http.ResponseWriter, r *http.Request) {
 	l := s.list(r.Context(), q)
 	if q.unit != "" && len(l.Startups) == 0 && !watched(s.opt.Snapshot(), q.unit) && !s.has(r.Context(), q.unit) {
 		fail(w, http.StatusNotFound, api.Problem{
-			Error: fmt.Sprintf("unit %q is not watched, and no startup of it is kept", q.unit), Next: "/api/v1/startups without a unit lists all",
+			Error: fmt.Sprintf("unit %.200q is not watched, and no startup of it is kept", q.unit), Next: "/api/v1/startups without a unit lists all",
 		})
 		return
 	}

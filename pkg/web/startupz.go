@@ -57,7 +57,7 @@ func (s *Server) startupz(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	fail(w, http.StatusNotFound, api.Problem{Error: fmt.Sprintf("unit %q is not watched", unit), Next: "/startupz without a unit lists those that are"})
+	fail(w, http.StatusNotFound, api.Problem{Error: fmt.Sprintf("unit %.200q is not watched", unit), Next: "/startupz without a unit lists those that are"})
 }
 
 func writeReadiness(w http.ResponseWriter, ready bool, body any) {

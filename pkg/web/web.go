@@ -116,7 +116,7 @@ func (s *Server) units(w http.ResponseWriter, r *http.Request) ([]string, bool) 
 		unit := s.opt.UnitName(name)
 		if !watched(snap, unit) {
 			fail(w, http.StatusNotFound, api.Problem{
-				Error: fmt.Sprintf("unit %q is not watched", unit),
+				Error: fmt.Sprintf("unit %.200q is not watched", unit),
 				Next:  "/api/v1/status without a unit lists those that are; add it with --unit or to --config.file",
 			})
 			return nil, false

@@ -212,6 +212,12 @@ func (w *waiting) testRestart(t *testing.T) {
 	if now := w.Property(t, "good.service", "InvocationID"); code != 0 || r.Invocation != now || now == old || r.Through != "daemon" {
 		t.Errorf("exit %d, verdict %q of %s through %s; the new one is %s, the old one %s", code, r.Verdict, r.Invocation, r.Through, now, old)
 	}
+	// The journal and the daemon know a unit by its own name alone.
+	w.Run(t, "ln", "-s", "good.service", "/etc/systemd/system/nickname.service")
+	w.Run(t, "systemctl", "daemon-reload")
+	if r, code, _ := w.wait(t, "nickname", "--timeout=5s"); code != 0 || r.Verdict != "reached" || r.Through != "daemon" {
+		t.Errorf("by an alias: exit %d: %+v", code, r)
+	}
 	// Each start of a loop that fails is judged by its own wait.
 	w.run(t, "systemctl", "start", "loop.service")
 	nspawn.Eventually(t, 30*time.Second, func() error {

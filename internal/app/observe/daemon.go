@@ -32,6 +32,9 @@ const (
 	// gone yet, endWithin how long that is looked for: its end is no event.
 	endEvery  = 100 * time.Millisecond
 	endWithin = 10 * time.Second
+	// late is how much older than the last view one may be that was made before it
+	// and comes after it. What is older still is new, and the clock was set.
+	late = time.Second
 )
 
 // unusable says why the daemon can't tell of the units however often it is
@@ -107,6 +110,8 @@ type session struct {
 	due <-chan time.Time
 	// settled says that the daemon has read the past.
 	settled bool
+	// dark is since when it can't read the journal; zero while it can.
+	dark time.Time
 }
 
 func (s *session) follow(ctx context.Context) error {
@@ -160,6 +165,8 @@ func refused(err error) error {
 		return &unusable{absent(err)}
 	case !errors.As(err, &status):
 		return err
+	case status.Code == http.StatusNotFound && status.Foreign:
+		return &unusable{"what answers at the daemon's socket has no events: is it of another version?"}
 	case status.Code == http.StatusNotFound:
 		return &unusable{"the daemon does not watch the unit"}
 	case status.Code < http.StatusInternalServerError && status.Code != http.StatusTooManyRequests:
@@ -222,8 +229,10 @@ func (s *session) fetch(ctx context.Context) error {
 
 // view hands a view on, unless a newer one was told already.
 func (s *session) view(status *api.Status) error {
-	if old := s.last; old != nil && status.At.Before(old.At) && !s.began.IsZero() {
-		return nil
+	if old := s.last; old != nil && !s.began.IsZero() {
+		if by := old.At.Sub(status.At); by > 0 && by < late {
+			return nil
+		}
 	}
 	wanted := *status
 	wanted.Units = nil
@@ -236,7 +245,7 @@ func (s *session) view(status *api.Status) error {
 		return &unusable{"the daemon does not watch " + unit}
 	}
 	src := journal(status)
-	if s.began.IsZero() && src != nil && !src.Up {
+	if s.blind(src) {
 		return &unusable{"the daemon can't read the journal (" + src.Reason + ")"}
 	}
 	if s.began.IsZero() {
@@ -249,6 +258,22 @@ func (s *session) view(status *api.Status) error {
 	// One that plays a recording has no journal, and no past to read.
 	s.settled = s.settled || src != nil && src.Up || len(status.Sources) == 0 && len(wanted.Units) > 0
 	return s.tell(Update{Status: &wanted, Daemon: true, Settled: s.settled})
+}
+
+// blind says that the daemon does not see the journal: at the first view, or for
+// so long that its reader will not come back by itself.
+func (s *session) blind(src *api.Source) bool {
+	switch {
+	case src == nil || src.Up:
+		s.dark = time.Time{}
+		return false
+	case s.began.IsZero():
+		return true
+	case s.dark.IsZero():
+		s.dark = time.Now()
+	}
+	// Nobody else can tell more where the journal is not followed here.
+	return s.opts.Own != nil && len(s.opts.Units) > 0 && time.Since(s.dark) >= blindFor
 }
 
 // ending says that the process of a failed start is about to end.

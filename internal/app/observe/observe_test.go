@@ -34,9 +34,11 @@ type fakeDaemon struct {
 	mu sync.Mutex
 	// down refuses connections, mute answers no request.
 	down, mute bool
-	status     *api.Status
-	lines      chan net.Conn
-	server     *http.Server
+	// foreign has no such paths, as a daemon of an older version.
+	foreign bool
+	status  *api.Status
+	lines   chan net.Conn
+	server  *http.Server
 	// frames are what the present stream sends next; closing it ends the stream.
 	frames  chan string
 	fetches int
@@ -67,8 +69,12 @@ func startFake(t *testing.T) *fakeDaemon {
 
 func (d *fakeDaemon) events(w http.ResponseWriter, r *http.Request) {
 	d.mu.Lock()
-	mute, status, frames := d.mute, d.status, d.frames
+	mute, foreign, status, frames := d.mute, d.foreign, d.status, d.frames
 	d.mu.Unlock()
+	if foreign {
+		http.NotFound(w, r)
+		return
+	}
 	if mute {
 		<-r.Context().Done()
 		return
@@ -152,6 +158,7 @@ func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "fake"} }
 
 func statusOf(outcome string) *api.Status {
 	return &api.Status{
+		Schema:  api.StatusSchema,
 		At:      time.Now(),
 		Units:   []api.Unit{{Unit: unit, Startup: &api.Startup{Unit: unit, Invocation: id, Outcome: outcome, Findings: []api.Finding{{Class: "gpu_oom"}}}}},
 		Sources: []api.Source{{Source: "journal", Up: true}},
@@ -288,6 +295,18 @@ func TestChange(t *testing.T) {
 		{"none there", func(d *fakeDaemon) { d.down = true }, 0, 0, "no daemon runs here"},
 		{"never answers", func(d *fakeDaemon) { d.mute = true }, answerWithin, 0, "the daemon does not answer within 3s"},
 		{"does not watch the unit", func(d *fakeDaemon) { d.status = nil }, 0, 0, "the daemon does not watch the unit"},
+		{"is of an older version", func(d *fakeDaemon) { d.foreign = true }, 0, 0, "what answers at the daemon's socket has no events: is it of another version?"},
+		{"is of a newer version", func(d *fakeDaemon) { d.status.Schema = "startupd.status/v2" }, 0, 0,
+			`the daemon tells a status of schema "startupd.status/v2", and startupd.status/v1 is understood; is it of another version?`},
+		{"becomes blind", func(d *fakeDaemon) {
+			time.AfterFunc(10*time.Second, func() {
+				d.set(func() {
+					s := *d.status
+					s.Sources = []api.Source{{Source: "journal", State: "reader_failed", Reason: "it is gone"}}
+					d.status = &s
+				})
+			})
+		}, 10*time.Second + blindFor, 3 * silentAfter, "the daemon can't read the journal (it is gone)"},
 		{"knows only others", func(d *fakeDaemon) { d.status.Units[0].Unit = "web.service" }, 0, 0, "the daemon does not watch llm.service"},
 		{"can't read the journal", func(d *fakeDaemon) { d.status.Sources[0] = api.Source{Source: "journal", Reason: "no right"} }, 0, 0, "the daemon can't read the journal (no right)"},
 		{"stops in the middle", func(d *fakeDaemon) {
@@ -314,6 +333,43 @@ func TestChange(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The wall clock may be set back by more than a stream is ever behind.
+func TestClockSetBack(t *testing.T) {
+	for _, back := range []time.Duration{5 * time.Second, time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			d := startFake(t)
+			time.AfterFunc(5*time.Second, func() {
+				d.set(func() {
+					d.status = statusOf(api.Serving)
+					d.status.At = d.status.At.Add(-back)
+				})
+				d.frames <- frame(api.EventTransition, api.Transition{Unit: unit, To: api.Serving})
+			})
+			w := watch(t, d, Options{}, func(v seen) bool { return v.outcome == api.Serving })
+			if last := w.views[len(w.views)-1]; !errors.Is(w.err, errEnough) || last.at != 5*time.Second {
+				t.Errorf("set back by %s: %v: %+v", back, w.err, last)
+			}
+		})
+	}
+}
+
+// An update that was made before the last view, and comes after it, is old.
+func TestViewThatComesLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := startFake(t)
+		time.AfterFunc(time.Second, func() {
+			old := statusOf(api.Failed)
+			old.At = old.At.Add(-1500 * time.Millisecond) // half a second before the first view
+			d.frames <- frame(api.EventUpdate, old)
+			d.frames <- frame(api.EventUpdate, statusOf(api.Serving))
+		})
+		w := watch(t, d, Options{}, func(v seen) bool { return v.outcome == api.Serving })
+		if len(w.views) != 2 || !errors.Is(w.err, errEnough) {
+			t.Errorf("%v: %+v", w.err, w.views)
+		}
+	})
 }
 
 // A daemon that is restarted is gone on with.

@@ -205,6 +205,10 @@ func (j *judge) verdict(now time.Time) (Verdict, string) {
 		}
 		return Reached, ""
 	case api.Failed:
+		if j.systemd.Job == "stop" && !s.Final && vague(s.RootCause) {
+			// Its log tells of the end of its processes before that of the unit.
+			return Stopped, "a stop was asked for"
+		}
 		if j.sure(now) {
 			return Failed, j.limited()
 		}

@@ -81,15 +81,14 @@ func (s *Systemd) Unit(ctx context.Context, unit string) Unit {
 	}
 	load := text("LoadState")
 	u := Unit{
-		Known: true, Loaded: load != "" && load != "not-found", ActiveState: text("ActiveState"), SubState: text("SubState"),
+		Known: true, Name: text("Id"), Loaded: load != "" && load != "not-found", ActiveState: text("ActiveState"), SubState: text("SubState"),
 		Result: text("Result"), Status: slices.Contains([]string{"all", "exec"}, text("NotifyAccess")),
 	}
 	if id, _ := props["InvocationID"].([]byte); slices.ContainsFunc(id, func(b byte) bool { return b != 0 }) {
 		u.Invocation = hex.EncodeToString(id)
 	}
-	name := text("Id") // the unit may be named by an alias
 	for _, j := range jobs {
-		if j.Unit == name || j.Unit == unit {
+		if j.Unit == u.Name || j.Unit == unit {
 			u.Job = j.JobType
 		}
 	}

@@ -52,6 +52,8 @@ const (
 	// is asked while it is not known which invocation is meant.
 	lookEvery   = 50 * time.Millisecond
 	manageEvery = 200 * time.Millisecond
+	// knownEvery is how often it is asked once it has told which.
+	knownEvery = time.Second
 	// tellEvery is the least time between two status texts.
 	tellEvery = time.Second
 	// askWithin bounds a question to systemd or to the journal.
@@ -165,7 +167,7 @@ func (w *waiter) show(now time.Time) {
 	}
 }
 
-// askManager asks systemd until the invocation is known.
+// askManager asks systemd again and again, as what it is about to do changes.
 func (w *waiter) askManager(ctx context.Context) {
 	if w.Manager == nil {
 		w.send(ctx, Unit{})
@@ -178,10 +180,14 @@ func (w *waiter) askManager(ctx context.Context) {
 		if !w.send(ctx, u) {
 			return
 		}
+		pause := manageEvery
+		if u.which() == present {
+			pause = knownEvery
+		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(manageEvery):
+		case <-time.After(pause):
 		}
 	}
 }

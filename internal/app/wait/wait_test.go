@@ -154,6 +154,14 @@ func TestRun(t *testing.T) {
 			Reached, first, 4 * second, 4 * second, ""},
 		{"is stopped", scene{views: map[time.Duration]api.Unit{zero: of(&api.Startup{Invocation: first, Outcome: api.Stopped, Reason: "a stop was asked for"})}, units: map[time.Duration]Unit{zero: running(first)}},
 			Stopped, first, 0, lookEvery, "a stop was asked for"},
+		{"is being stopped, and its end is told before the unit's", scene{
+			views: map[time.Duration]api.Unit{zero: of(starting(first, "load")), 3 * second: of(failed(first, "unknown", true))},
+			units: map[time.Duration]Unit{zero: running(first), second: {Known: true, Loaded: true, ActiveState: "deactivating", Invocation: first, Job: "stop"}}},
+			Stopped, first, 3 * second, 3*second + lookEvery, "a stop was asked for"},
+		{"fails, and is then stopped", scene{
+			views: map[time.Duration]api.Unit{zero: of(failed(first, "gpu_oom", true))},
+			units: map[time.Duration]Unit{zero: {Known: true, Loaded: true, ActiveState: "deactivating", Invocation: first, Job: "stop"}}, change: pin(first)},
+			Failed, first, knownCause, knownCause + 2*lookEvery, ""},
 		{"stalls", scene{views: map[time.Duration]api.Unit{zero: of(starting(first, "load")), 7 * second: of(&api.Startup{Invocation: first, Outcome: api.Stalled, Phase: "load"})}, units: map[time.Duration]Unit{zero: running(first)}},
 			Stalled, first, 7 * second, 7 * second, ""},
 		{"served, and was killed", scene{views: map[time.Duration]api.Unit{zero: of(gone(serving(first), "killed"))}, units: map[time.Duration]Unit{zero: running(first)}},

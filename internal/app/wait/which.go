@@ -5,6 +5,8 @@ type Unit struct {
 	// Known is false where systemd can't be asked. Invocation may be set all the
 	// same: anybody may read the present one of a unit that runs.
 	Known bool
+	// Name is the unit's own, where it was asked for by an alias; "" when not known.
+	Name string
 	// Loaded is false when systemd knows no such unit.
 	Loaded                bool
 	ActiveState, SubState string

@@ -32,6 +32,9 @@ type StatusError struct {
 	Code int
 	// Text is what the daemon says, in one line.
 	Text string
+	// Foreign says that the answer is none of this API's problems: an older daemon
+	// has no such path, or it is no startupd at all.
+	Foreign bool
 }
 
 func (e *StatusError) Error() string {
@@ -71,7 +74,19 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 // Status is the present state of these units; none means all. A unit that the
 // daemon does not watch is absent, or a *StatusError of 404.
 func (c *Client) Status(ctx context.Context, units ...string) (*api.Status, error) {
-	return get[api.Status](ctx, c, "/api/v1/status", url.Values{"unit": units})
+	s, err := get[api.Status](ctx, c, "/api/v1/status", url.Values{"unit": units})
+	if err != nil {
+		return nil, err
+	}
+	return known(s)
+}
+
+// known refuses a status of another schema: its fields may mean something else.
+func known(s *api.Status) (*api.Status, error) {
+	if s.Schema != api.StatusSchema {
+		return nil, fmt.Errorf("the daemon tells a status of schema %.60q, and %s is understood; is it of another version?", s.Schema, api.StatusSchema)
+	}
+	return s, nil
 }
 
 // Startups are a unit's startups, the newest first; "" means of all units, and a
@@ -143,17 +158,20 @@ func (c *Client) ask(ctx context.Context, path string, query url.Values, header 
 	}
 	defer res.Body.Close()
 	text, _ := io.ReadAll(io.LimitReader(res.Body, maxComplaint))
-	return nil, &StatusError{Code: res.StatusCode, Text: complaint(text)}
+	said, foreign := complaint(text)
+	return nil, &StatusError{Code: res.StatusCode, Text: said, Foreign: foreign}
 }
 
-// complaint is what an answer that is no success says, in one line.
-func complaint(body []byte) string {
+// complaint is what an answer that is no success says, in one line. foreign says
+// that it is none of this API's.
+func complaint(body []byte) (text string, foreign bool) {
 	var p api.Problem
-	if json.Unmarshal(body, &p) == nil && p.Error != "" {
+	foreign = json.Unmarshal(body, &p) != nil || p.Error == ""
+	if !foreign {
 		body = []byte(p.Error)
 		if p.Next != "" {
 			body = []byte(p.Error + "; " + p.Next)
 		}
 	}
-	return strings.Join(strings.Fields(string(body)), " ")
+	return strings.Join(strings.Fields(string(body)), " "), foreign
 }

@@ -84,6 +84,11 @@ func TestRefusals(t *testing.T) {
 		}, "the daemon answers 404: unit is not watched; add it"},
 		{"a text", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no\nroom", http.StatusServiceUnavailable) }, "the daemon answers 503: no room"},
 		{"nothing", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }, "the daemon answers 403"},
+		{"another schema", func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprint(w, `{"schema":"startupd.status/v2","units":[]}`)
+		},
+			`the daemon tells a status of schema "startupd.status/v2", and startupd.status/v1 is understood`},
+		{"no schema", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "null") }, `the daemon tells a status of schema ""`},
 		{"another document", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") }, "the daemon's answer to /api/v1/status can't be read"},
 		{"no events", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "{}") }, `the daemon answers /api/v1/events with "text/plain", not with events`},
 	} {
@@ -94,6 +99,15 @@ func TestRefusals(t *testing.T) {
 		}
 		if err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v", tt.name, err)
+		}
+	}
+	for body, foreign := range map[string]bool{"404 page not found\n": true, "{}": true, `{"error":"unit is not watched"}`: false} {
+		_, err := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusNotFound)
+			fmt.Fprint(w, body)
+		}).Status(t.Context())
+		if se := (*StatusError)(nil); !errors.As(err, &se) || se.Foreign != foreign {
+			t.Errorf("%q is foreign: %+v", body, err)
 		}
 	}
 	_, err := New(Options{Socket: filepath.Join(t.TempDir(), "none")}).Status(t.Context())
@@ -108,7 +122,7 @@ func TestEvents(t *testing.T) {
 	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		query, after = r.URL.RawQuery, r.Header.Get("Last-Event-ID")
 		w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
-		fmt.Fprint(w, "event: snapshot\ndata: {\"units\":[{\"unit\":\"a.service\",\"state\":\"load\"}]}\n\n: alive\n\nid: e-7\nevent: transition\r\ndata: {\"unit\":\"a.service\",\ndata: \"to\":\"compile\"}\n\n")
+		fmt.Fprint(w, "event: snapshot\ndata: {\"schema\":\"startupd.status/v1\",\"units\":[{\"unit\":\"a.service\",\"state\":\"load\"}]}\n\n: alive\n\nid: e-7\nevent: transition\r\ndata: {\"unit\":\"a.service\",\ndata: \"to\":\"compile\"}\n\n")
 		http.NewResponseController(w).Flush()
 		<-ended
 	})

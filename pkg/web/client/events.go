@@ -26,7 +26,13 @@ type Event struct {
 }
 
 // Status decodes a snapshot or an update.
-func (e *Event) Status() (*api.Status, error) { return decode[api.Status](e) }
+func (e *Event) Status() (*api.Status, error) {
+	s, err := decode[api.Status](e)
+	if err != nil {
+		return nil, err
+	}
+	return known(s)
+}
 
 // Transition decodes a transition.
 func (e *Event) Transition() (*api.Transition, error) { return decode[api.Transition](e) }
