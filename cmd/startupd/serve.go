@@ -10,6 +10,7 @@ import (
 	"runtime/debug"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/alecthomas/kingpin/v2"
 	"github.com/coreos/go-systemd/v22/daemon"
@@ -166,12 +167,16 @@ func (f *serveFlags) options() (app.Options, error) {
 	}, nil
 }
 
+// secondSignal is how long after a signal to stop another one is taken for the
+// same: timeout(1) and shells send it to a process and to its group.
+const secondSignal = 500 * time.Millisecond
+
 // runApp runs until a signal to stop; a second one ends the process at once. A
 // SIGHUP reloads; where reload is nil, nobody listens to it here.
 func runApp(ctx context.Context, a *app.App, reload func(context.Context) error) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	context.AfterFunc(ctx, stop)
+	context.AfterFunc(ctx, func() { time.AfterFunc(secondSignal, stop) })
 
 	hup := make(chan os.Signal, 1)
 	if reload != nil {

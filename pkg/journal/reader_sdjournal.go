@@ -10,6 +10,7 @@ import "C"
 
 import (
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"slices"
 	"syscall"
@@ -138,7 +139,10 @@ func (s *sdReader) again() error {
 	} else {
 		rc = C.jr_again(s.r)
 	}
-	if rc < 0 {
+	switch {
+	case rc == -C.int(syscall.ESTALE):
+		return errors.New("the last entry read is gone from the journal")
+	case rc < 0:
 		return fmt.Errorf("look at the journal's end again: %w", syscall.Errno(-rc))
 	}
 	return nil

@@ -122,10 +122,10 @@ int jr_again(jr *r)
 	if (!r->last || !r->last_is_here || r->reverse)
 		return 0;
 	r->pending = 0;
-	if ((rc = p_seek_cursor(r->j, r->last)) >= 0 && (rc = p_next(r->j)) > 0)
-		// Another entry than the last one is one that was not written yet.
-		r->pending = p_test_cursor(r->j, r->last) <= 0;
-	return rc;
+	if ((rc = p_seek_cursor(r->j, r->last)) < 0 || (rc = p_next(r->j)) < 0)
+		return rc;
+	// Where the last entry is gone, others behind it may be: the parent looks.
+	return rc > 0 && p_test_cursor(r->j, r->last) > 0 ? rc : -ESTALE;
 }
 
 typedef struct {
@@ -316,11 +316,11 @@ static uint64_t now_usec(void)
 static int recheck(jr *r)
 {
 	int rc = p_previous(r->j);
-	if (rc <= 0 || p_test_cursor(r->j, r->last) > 0)
-		return rc < 0 ? rc : p_next(r->j);
-	if ((rc = p_seek_cursor(r->j, r->last)) < 0 || (rc = p_next(r->j)) <= 0)
+	if (rc > 0 && p_test_cursor(r->j, r->last) > 0)
+		return p_next(r->j);
+	if (rc < 0 || (rc = jr_again(r)) < 0)
 		return rc;
-	return p_test_cursor(r->j, r->last) > 0 ? p_next(r->j) : rc;
+	return p_next(r->j);
 }
 
 static int clocks(jr *r, uint64_t *real, uint64_t *mono, sd_id128_t *boot)
