@@ -212,7 +212,9 @@ func checkLog(t *testing.T, c *nspawn.Container, d *daemon) {
 	if len(lines) > 40 {
 		t.Errorf("%d lines of a loop that took seconds", len(lines))
 	}
-	for _, want := range []string{"Watching", "A start begins", "The start has failed", "Root cause of the failed start", "package_mismatch", "The unit restarts in a loop", "More starts have failed"} {
+	// A start that is over before anybody looked has no line for its beginning, and
+	// one that the next has replaced at once shares that of the root cause.
+	for _, want := range []string{"Watching", "The start has failed", "package_mismatch", "The unit restarts in a loop", "More starts have failed"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in its log:\n%s", want, text)
 		}
