@@ -57,7 +57,7 @@ test: deps ## Install what is needed, then run everything that CI runs.
 	$(MAKE) parity
 	$(MAKE) e2e
 	$(MAKE) browser
-	$(MAKE) fuzz
+	$(MAKE) fuzz FUZZ_SECONDS=20
 	$(MAKE) bench-smoke
 
 .PHONY: check
@@ -67,7 +67,8 @@ check: ## Format, vet, staticcheck, architecture, metric names.
 .PHONY: race
 race: ## Unit tests with the race detector, with and without libsystemd.
 	$(GO) test -race -tags '$(TAGS)' $(shell $(GO) list ./... | grep -vE '/test/(arch|corpus|parity|bench|e2e)$$')
-	$(GO) test ./pkg/journal ./cmd/...
+	$(GO) test ./pkg/journal
+	$(GO) test -run 'TestScripts/(explain|status|wait)' ./cmd/startupd
 
 .PHONY: corpus
 corpus: ## Explain every recorded start of testdata and print the score.
