@@ -88,7 +88,7 @@ func manServe() manText {
 	return manText{
 		about: []string{
 			"Watches units until it is ended, and serves metrics and probes over HTTP. It is what startupd does when no command is named.",
-			"As a service its arguments stand in /etc/default/startupd. Without `--web.config.file` only /metrics, /startupz, /-/healthy and /-/ready answer other hosts: the rest shows text of the log.",
+			"As a service its arguments stand in /etc/default/startupd. Without `--web.config.file` only /metrics, /startupz, /-/healthy and /-/ready answer other hosts: the rest shows text of the log. Of that, /metrics has the message of a root cause, unless `--no-metrics.root-cause-message` is given.",
 		},
 		signals: []manItem{
 			{"SIGHUP", "Reads the configuration and the profiles again. What is wrong is refused, and the old configuration stays."},

@@ -60,6 +60,7 @@ type serveFlags struct {
 	nvml             string
 	history          history.Limits
 	lifecycle        bool
+	message          bool
 	web              *web.FlagConfig
 	log              logFlags
 	std              streams
@@ -100,6 +101,7 @@ func addServeFlags(cmd *kingpin.CmdClause, log logFlags, std streams) *serveFlag
 	cmd.Flag("gpu.nvml-library", "Path of libnvidia-ml.so.1, where the dynamic loader does not find it.").PlaceHolder("FILE").StringVar(&f.nvml)
 	f.web = kingpinflag.AddFlags(cmd, defaultAddress)
 	cmd.Flag("web.enable-lifecycle", "Let POST /-/reload re-read the configuration.").BoolVar(&f.lifecycle)
+	cmd.Flag("metrics.root-cause-message", "Export what the log says of a root cause, for alerts to quote.").Default("true").BoolVar(&f.message)
 	cmd.Flag("api.socket", "Unix socket for the command line on this host; empty opens none.").
 		Default(filepath.Join(firstOf("RUNTIME_DIRECTORY", "/run/startupd"), "api.sock")).IsSetByUser(&f.socketSet).StringVar(&f.socket)
 	return f
@@ -161,7 +163,7 @@ func (f *serveFlags) options() (app.Options, error) {
 	return app.Options{
 		Units: f.units, ConfigFile: f.config, ProfileDir: f.profiles, Journal: f.journal.reading(self),
 		StateDir: f.state, History: f.history, NoGPU: !f.gpu, GPUReader: reader,
-		Web: f.web, Lifecycle: f.lifecycle, APISocket: f.socket, APISocketRequired: f.socketSet,
+		Web: f.web, Lifecycle: f.lifecycle, NoRootCauseMessage: !f.message, APISocket: f.socket, APISocketRequired: f.socketSet,
 		Log: log, Clock: clock, Watchdog: watchdog, Version: v, Revision: r,
 		Notify: func(state string) error { _, err := daemon.SdNotify(false, state); return err },
 	}, nil

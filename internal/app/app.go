@@ -66,7 +66,8 @@ func New(o Options) (*App, error) {
 	a.history = newHistorian(&o)
 	a.hub = a.newHub()
 	a.host = phases.NewHost(phases.HostOptions{
-		Journal: o.Feeds == nil, Foreign: o.Journal.Dir != "", Resolve: a.resolve, Finished: a.finished(), Transition: a.hub.Transition,
+		Journal: o.Feeds == nil, Foreign: o.Journal.Dir != "", Resolve: a.resolve, Limits: phases.LiveLimits(),
+		Finished: a.finished(), Transition: a.hub.Transition,
 	}, s.configs(a.saver.state.Installed)...)
 	a.host.Restore(a.saver.state.Saved)
 	a.loop = monitor.New(monitor.Options{Host: a.host, Clock: o.Clock, OnTurn: a.turn})
@@ -80,8 +81,12 @@ func New(o Options) (*App, error) {
 	return a, nil
 }
 
-// resolve configures a unit that a glob brought. The core calls it.
+// resolve configures a unit that a glob brought. The core calls it. A name that no
+// unit can have is none: it would be a label of metrics.
 func (a *App) resolve(unit string) (phases.Config, bool) {
+	if !validUnit(unit) {
+		return phases.Config{}, false
+	}
 	return a.settings.Load().config(unit, a.saver.state.Installed)
 }
 

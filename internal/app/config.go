@@ -252,6 +252,9 @@ func (t Target) check(engines []string) error {
 	if strings.ContainsAny(t.Unit, "/ \t\n") {
 		return badConfig("%s: %q is no unit's name; `systemctl list-units` shows them", t.where, t.Unit)
 	}
+	if len(t.Unit) > maxUnitName {
+		return badConfig("%s: %.40q... is no unit's name: it is longer than %d bytes", t.where, t.Unit, maxUnitName)
+	}
 	if t.Profile != "" && !slices.Contains(engines, t.Profile) {
 		return badConfig("%s: no profile for engine %q; known: %s; add one with --profile.dir", t.where, t.Profile, strings.Join(engines, ", "))
 	}
@@ -272,6 +275,15 @@ func (t Target) check(engines []string) error {
 		}
 	}
 	return nil
+}
+
+// maxUnitName is the longest name, in bytes, that systemd gives a unit.
+const maxUnitName = 255
+
+// validUnit says that systemd could have a unit of that name.
+func validUnit(name string) bool {
+	const chars = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ:-_.\\@"
+	return name != "" && len(name) <= maxUnitName && strings.Trim(name, chars) == ""
 }
 
 // unitTypes returns the suffixes that end a unit's name.

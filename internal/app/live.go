@@ -12,6 +12,7 @@ import (
 	"github.com/startupd/startupd/pkg/host"
 	"github.com/startupd/startupd/pkg/journal"
 	"github.com/startupd/startupd/pkg/monitor"
+	"github.com/startupd/startupd/pkg/phases"
 	"github.com/startupd/startupd/pkg/unit"
 )
 
@@ -39,7 +40,9 @@ func newLive(o *Options, s *settings, sv *saver, serves func(unit string) bool) 
 	sv.applied = j.Applied
 	l := &live{
 		journal: j, saver: sv, log: o.Log,
-		unit:   unit.New(unit.Options{Clock: o.Clock, Logger: o.Log.Named(event.SourceUnit)}),
+		unit: unit.New(unit.Options{
+			Clock: o.Clock, Logger: o.Log.Named(event.SourceUnit), MaxFound: phases.LiveLimits().Units,
+		}),
 		health: health.New(health.Options{Clock: o.Clock, Logger: o.Log.Named(event.SourceHealth)}),
 		host:   host.New(host.Options{Clock: o.Clock}),
 	}

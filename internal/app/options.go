@@ -54,6 +54,8 @@ type Options struct {
 	// neither. Lifecycle lets POST /-/reload re-read the configuration.
 	Web       *web.FlagConfig
 	Lifecycle bool
+	// NoRootCauseMessage keeps the root cause's text off /metrics.
+	NoRootCauseMessage bool
 	// APISocket is the unix socket for the command line; "" is none. Without
 	// APISocketRequired a socket that can't be opened is only logged.
 	APISocket         string

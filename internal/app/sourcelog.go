@@ -15,6 +15,8 @@ const (
 	// come; beyond them it is one in each changeEvery.
 	fullChanges = 6
 	changeEvery = time.Minute
+	// refusedEvery bounds the lines about units of globs that are too many.
+	refusedEvery = time.Hour
 )
 
 // sourceLog logs when a source begins or ceases to see. One that goes up and
@@ -24,6 +26,7 @@ type sourceLog struct {
 	log     *zap.Logger
 	now     func() time.Time
 	sources map[sourceKey]*sourceLine
+	refusal *rate.Limiter
 }
 
 type sourceKey struct{ source, target string }
@@ -40,7 +43,9 @@ type sourceLine struct {
 }
 
 func newSourceLog(log *zap.Logger) *sourceLog {
-	return &sourceLog{log: log, now: time.Now, sources: map[sourceKey]*sourceLine{}}
+	return &sourceLog{
+		log: log, now: time.Now, sources: map[sourceKey]*sourceLine{}, refusal: rate.NewLimiter(rate.Every(refusedEvery), 1),
+	}
 }
 
 // write logs what has changed. The unit's and the health source log their
@@ -71,6 +76,10 @@ func (l *sourceLog) write(snap *phases.Snapshot) {
 	}
 	// A source of a unit that is no longer watched is forgotten.
 	l.sources = seen
+	if snap.Refused != "" && l.refusal.AllowN(l.now(), 1) {
+		l.log.Warn("Globs match more running units than are watched at once, and the rest is not watched: make the globs narrower",
+			zap.Int("watched_at_most", phases.LiveLimits().Units), zap.String("unit", snap.Refused))
+	}
 }
 
 // dull says that a state is no news. A unit's own source is up whether the unit

@@ -107,10 +107,12 @@ func (a *App) metrics() (http.Handler, error) {
 	for _, c := range []prometheus.Collector{
 		exporter.New(exporter.Options{
 			Snapshot: a.loop.Snapshot, Clock: a.opt.Clock,
-			KnowsClass: func(class string) bool { return a.settings.Load().knowsClass(class) },
-			Build:      exporter.Build{Version: a.opt.Version, Revision: a.opt.Revision},
+			KnowsClass:         func(class string) bool { return a.settings.Load().knowsClass(class) },
+			NoRootCauseMessage: a.opt.NoRootCauseMessage,
+			Build:              exporter.Build{Version: a.opt.Version, Revision: a.opt.Revision},
 		}),
-		collectors.NewGoCollector(),
+		// Of the heap's statistics two have one name in OpenMetrics, which must not be.
+		collectors.NewGoCollector(collectors.WithGoCollectorMemStatsMetricsDisabled()),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	} {
 		if err := reg.Register(c); err != nil {

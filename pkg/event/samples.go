@@ -2,7 +2,8 @@ package event
 
 // UnitState is systemd's present view of a unit, over D-Bus.
 type UnitState struct {
-	// Loaded is false when systemd knows no such unit.
+	// Loaded is false when systemd knows no such unit, or has unloaded one of a glob
+	// as nothing needs it any more.
 	Loaded bool `json:"loaded"`
 	// ActiveState is active, reloading, inactive, failed, activating or
 	// deactivating.

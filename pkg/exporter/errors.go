@@ -30,7 +30,7 @@ func (s *scrape) startupErrors(unit string, errors map[phases.ErrorKey]int) {
 // errorTotals emits the error records of all startups.
 func (s *scrape) errorTotals(unit string, errors map[phases.ErrorKey]uint64) {
 	for k, n := range closed(s, errors) {
-		s.send(s.errors, float64(n), unit, k.Class, string(k.Verdict))
+		s.sendTotal(s.errors, float64(n), unit, k.Class, string(k.Verdict))
 	}
 }
 
@@ -39,6 +39,14 @@ func (s *scrape) errorTotals(unit string, errors map[phases.ErrorKey]uint64) {
 func (s *scrape) rootCause(unit string, c *triage.RootCause) {
 	if c != nil {
 		s.send(s.rootCauseInfo, 1, unit, s.class(c.Class), exception(c.Exception), process(c.Process))
+	}
+}
+
+// message emits what the log said of that cause; none where it said nothing. There
+// is one series a unit, which stays while its starts fail of the same error.
+func (s *scrape) message(t *phases.Target) {
+	if t.Failure != nil && t.FailureMessage != "" {
+		s.send(s.rootCauseMessage, 1, t.Name, t.FailureMessage)
 	}
 }
 

@@ -26,6 +26,9 @@ type Options struct {
 	// any other is exported as class unknown, as is every one when this is nil. It
 	// is called for each class and scrape, and must not block.
 	KnowsClass func(class string) bool
+	// NoRootCauseMessage leaves out startupd_root_cause_message_info, which holds text
+	// of the log.
+	NoRootCauseMessage bool
 	// Build is exported as startupd_build_info.
 	Build Build
 }
@@ -81,6 +84,9 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	}
 	for i := range snap.Targets {
 		s.target(&snap.Targets[i])
+		if !c.opts.NoRootCauseMessage {
+			s.message(&snap.Targets[i])
+		}
 	}
 	for i := range snap.GPUs {
 		s.gpu(&snap.GPUs[i])

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	dto "github.com/prometheus/client_model/go"
@@ -103,6 +104,8 @@ func fullSnapshot() *phases.Snapshot {
 }
 
 func loading() phases.Target {
+	spawned := histogramOf(21, 19.5, 0)
+	spawned.Exemplars = map[int]phases.Exemplar{0: exemplar(older, 0, at(-60)), 4: exemplar(newer, 21, at(-5))}
 	st := &phases.Startup{
 		Invocation: "11111111111111111111111111111111",
 		Began:      at(0),
@@ -126,13 +129,16 @@ func loading() phases.Target {
 			Class: "package_mismatch", Exception: "RuntimeError", Process: "APIServer", At: at(-60),
 			Message: "flashinfer-cubin version (0.6.3) does not match flashinfer version (0.6.4)",
 		},
-		Restarts:   ptr(1),
-		Ready:      phases.Ready{Log: ptr(false), Health: ptr(false)},
-		GPUMemory:  map[int]uint64{0: 39 << 30, 1: 73 << 30},
-		JournalLag: ptr(20 * time.Millisecond),
+		FailureMessage: "flashinfer-cubin version (0.6.3) does not match flashinfer version (0.6.4)",
+		Restarts:       ptr(1),
+		Ready:          phases.Ready{Log: ptr(false), Health: ptr(false)},
+		GPUMemory:      map[int]uint64{0: 39 << 30, 1: 73 << 30},
+		JournalLag:     ptr(20 * time.Millisecond),
 		Counters: phases.Counters{
+			Since:        at(-5000).Real,
 			Startups:     map[phases.Outcome]uint64{phases.OutcomeFailed: 1},
-			PhaseSeconds: map[phases.State]phases.Histogram{phases.Spawn: histogramOf(21, 19.5, 0)},
+			Ended:        map[phases.Outcome]phases.Exemplar{phases.OutcomeFailed: exemplar(older, 1, at(-60))},
+			PhaseSeconds: map[phases.State]phases.Histogram{phases.Spawn: spawned},
 			Lines:        4321, Stale: 12, Unmatched: 99,
 			Gaps:   map[event.GapKind]uint64{event.GapSuppressed: 3},
 			Errors: map[phases.ErrorKey]uint64{{Class: "package_mismatch", Verdict: "cause"}: 1},
@@ -165,6 +171,24 @@ func serving() phases.Target {
 
 func TestFullMetrics(t *testing.T) {
 	compareGolden(t, "metrics.prom", collector(fullSnapshot(), at(310)))
+}
+
+// TestFullOpenMetrics is the same page as Prometheus asks for it.
+func TestFullOpenMetrics(t *testing.T) {
+	const path = "testdata/metrics.openmetrics"
+	got := encoded(t, collector(fullSnapshot(), at(310)), expfmt.NewFormat(expfmt.TypeOpenMetrics))
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("differs from %s (-); run with -update and review:\n%s", path, diff)
+	}
 }
 
 func TestNothingKnownYet(t *testing.T) {

@@ -1,6 +1,10 @@
 package exporter
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
 
 // family is one metric family with constant metrics of one type.
 type family struct {
@@ -21,7 +25,7 @@ type families struct {
 	stalled, slow, restartLoop                  family
 	xidErrors, lastXid                          family
 	startupErrorRecords, errors, newErrors      family
-	rootCauseInfo                               family
+	rootCauseInfo, rootCauseMessage             family
 	restarts, ready, engineInfo                 family
 	gpuUsed, gpuTotal, gpuForeign, gpuUnknown   family
 	gpuPlateau, unitGPU                         family
@@ -71,6 +75,8 @@ func (f *families) addVerdicts() {
 	f.errors = f.counter("errors_total", "Error records by class and verdict.", "unit", "class", "verdict")
 	f.rootCauseInfo = f.gauge("root_cause_info",
 		"1, with why the unit's last failed start failed, until a later start serves.", "unit", "class", "exception", "process")
+	f.rootCauseMessage = f.gauge("root_cause_message_info",
+		"1, with what the log said of the root cause, while startupd_root_cause_info is there.", "unit", "message")
 	f.newErrors = f.gauge("new_errors",
 		"Errors of the present or last startup that no good start before it had.", "unit")
 	f.restartLoop = f.gauge("restart_loop",
@@ -118,7 +124,18 @@ func (f *families) counter(name, help string, labels ...string) family {
 }
 
 func (f *families) desc(name, help string, labels ...string) *prometheus.Desc {
-	d := prometheus.NewDesc("startupd_"+name, help, labels, nil)
+	d := prometheus.V2.NewDesc("startupd_"+name, help, prometheus.UnconstrainedLabels(labels), nil, prometheus.WithUnit(unit(name)))
 	f.all = append(f.all, d)
 	return d
+}
+
+// unit is the base unit that a name ends in, as OpenMetrics wants it; "" for none.
+func unit(name string) string {
+	name = strings.TrimSuffix(name, "_total")
+	for _, u := range []string{"seconds", "bytes", "ratio"} {
+		if strings.HasSuffix(name, "_"+u) {
+			return u
+		}
+	}
+	return ""
 }

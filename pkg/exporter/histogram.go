@@ -1,11 +1,15 @@
 package exporter
 
 import (
+	"cmp"
+	"maps"
 	"slices"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/startupd/startupd/pkg/phases"
 )
@@ -16,10 +20,17 @@ type histogram struct {
 	desc   *prometheus.Desc
 	labels []*dto.LabelPair
 	value  phases.Histogram
+	// created is when it was empty; zero when that is not known.
+	created time.Time
 }
 
 func (s *scrape) sendHistogram(h phases.Histogram, unit, phase string) {
-	s.ch <- histogram{s.phaseSeconds, prometheus.MakeLabelPairs(s.phaseSeconds, []string{label(unit), label(phase)}), h}
+	labels := prometheus.MakeLabelPairs(s.phaseSeconds, []string{label(unit), label(phase)})
+	// The oldest first, as native histograms want them.
+	last := slices.SortedFunc(maps.Values(h.Exemplars), func(a, b phases.Exemplar) int {
+		return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Value, b.Value))
+	})
+	s.ch <- withExemplars(histogram{s.phaseSeconds, labels, h, s.created}, last...)
 }
 
 // Desc implements prometheus.Metric.
@@ -32,6 +43,9 @@ func (h histogram) Write(out *dto.Metric) error {
 		SampleCount: proto.Uint64(h.value.Count),
 		SampleSum:   proto.Float64(h.value.Sum),
 		Bucket:      classicBuckets(h.value),
+	}
+	if !h.created.IsZero() {
+		out.Histogram.CreatedTimestamp = timestamppb.New(h.created)
 	}
 	addNative(out.Histogram, h.value)
 	return nil

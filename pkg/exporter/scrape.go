@@ -22,6 +22,8 @@ type scrape struct {
 	now event.Stamp
 	// knows is Options.KnowsClass.
 	knows func(class string) bool
+	// created is when the present unit's counters were 0; zero when not known.
+	created time.Time
 }
 
 // send emits one sample. Label values may be any bytes.
@@ -30,6 +32,20 @@ func (s *scrape) send(f family, v float64, labels ...string) {
 		labels[i] = label(l)
 	}
 	s.ch <- prometheus.MustNewConstMetric(f.desc, f.kind, v, labels...)
+}
+
+// sendTotal emits one of a unit's counters that are kept over restarts.
+func (s *scrape) sendTotal(f family, v float64, labels ...string) { s.ch <- s.total(f, v, labels...) }
+
+// total makes one of a unit's counters that are kept over restarts.
+func (s *scrape) total(f family, v float64, labels ...string) prometheus.Metric {
+	for i, l := range labels {
+		labels[i] = label(l)
+	}
+	if s.created.IsZero() {
+		return prometheus.MustNewConstMetric(f.desc, f.kind, v, labels...)
+	}
+	return prometheus.MustNewConstMetricWithCreatedTimestamp(f.desc, f.kind, v, s.created, labels...)
 }
 
 // sendTime emits a wall-clock time; a time that is not known is absent.
@@ -58,7 +74,7 @@ func (s *scrape) gpu(g *phases.GPU) {
 func (s *scrape) xids(all []phases.Xid) {
 	last := map[string]event.Stamp{}
 	for _, x := range all {
-		s.send(s.xidErrors, float64(x.Count), x.GPU, strconv.Itoa(x.Xid))
+		s.send(s.xidErrors, float64(x.Count), x.GPU, xid(x.Xid))
 		if x.Last.Real.After(last[x.GPU].Real) {
 			last[x.GPU] = x.Last
 		}
@@ -66,6 +82,13 @@ func (s *scrape) xids(all []phases.Xid) {
 	for gpu, at := range last {
 		s.sendTime(s.lastXid, at, gpu)
 	}
+}
+
+func xid(n int) string {
+	if n == phases.OtherXid {
+		return "other"
+	}
+	return strconv.Itoa(n)
 }
 
 func (s *scrape) source(src phases.Source) {

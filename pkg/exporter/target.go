@@ -136,7 +136,9 @@ func (s *scrape) unitGPUs(t *phases.Target, state phases.State) {
 	}
 	if t.Startup != nil && (state.Starting() || state == phases.Serving) {
 		for _, gpu := range t.Startup.PlateauGPUs {
-			plateau[gpu] = true
+			if _, known := plateau[gpu]; known { // it may be gone
+				plateau[gpu] = true
+			}
 		}
 	}
 	for gpu, reached := range plateau {
@@ -147,11 +149,12 @@ func (s *scrape) unitGPUs(t *phases.Target, state phases.State) {
 // counters emits totals. Every value of a closed label set is there from the
 // beginning: a counter that appears with 1 can't be alerted on.
 func (s *scrape) counters(unit string, c *phases.Counters) {
+	s.created = c.Since
 	for _, o := range withAll(phases.Outcomes(), c.Startups) {
-		s.send(s.startups, float64(c.Startups[o]), unit, string(o))
+		s.ch <- withExemplars(s.total(s.startups, float64(c.Startups[o]), unit, string(o)), c.Ended[o])
 	}
 	for _, r := range withAll([]string{"stopped", "exited", "killed"}, c.ServingEnded) {
-		s.send(s.servingEnded, float64(c.ServingEnded[r]), unit, r)
+		s.sendTotal(s.servingEnded, float64(c.ServingEnded[r]), unit, r)
 	}
 	// Serving is no part of a startup's duration; its row comes with its first
 	// observation.
@@ -160,11 +163,11 @@ func (s *scrape) counters(unit string, c *phases.Counters) {
 		s.sendHistogram(c.PhaseSeconds[p], unit, string(p))
 	}
 	s.errorTotals(unit, c.Errors)
-	s.send(s.lines, float64(c.Lines), unit)
-	s.send(s.stale, float64(c.Stale), unit)
-	s.send(s.unmatched, float64(c.Unmatched), unit)
+	s.sendTotal(s.lines, float64(c.Lines), unit)
+	s.sendTotal(s.stale, float64(c.Stale), unit)
+	s.sendTotal(s.unmatched, float64(c.Unmatched), unit)
 	for _, k := range withAll(gapKinds(), c.Gaps) {
-		s.send(s.gaps, float64(c.Gaps[k]), unit, string(k))
+		s.sendTotal(s.gaps, float64(c.Gaps[k]), unit, string(k))
 	}
 }
 

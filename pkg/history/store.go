@@ -18,7 +18,10 @@ import (
 // FileName is the history's name in the state directory.
 const FileName = "history.db"
 
-// Limits bound what is kept.
+// maxTargets bounds the targets of a file: a glob may match units that are ever new.
+const maxTargets = 1000
+
+// Limits bound what is kept, of at most 1000 targets.
 type Limits struct {
 	// MaxStartups is how many startups are kept of each target, the newest; 0 or
 	// less keeps none.
@@ -160,10 +163,12 @@ func (d *database) find(name, identity string) (key, value []byte, err error) {
 }
 
 // prune drops what the limits no longer allow, of every target: one that is no
-// longer watched must not stay for ever.
+// longer watched must not stay for ever. Of too many targets, those with a single
+// startup go first, and of these the oldest.
 func (s Store) prune(tx *bbolt.Tx, now time.Time) error {
 	all := tx.Bucket([]byte(targetsBucket))
 	var empty [][]byte
+	var kept []newest
 	err := all.ForEachBucket(func(name []byte) error {
 		b := all.Bucket(name)
 		keys := keysOf(b)
@@ -181,13 +186,38 @@ func (s Store) prune(tx *bbolt.Tx, now time.Time) error {
 		}
 		if n == len(keys) {
 			empty = append(empty, bytes.Clone(name))
+		} else {
+			kept = append(kept, newest{target: bytes.Clone(name), key: keys[len(keys)-1], several: len(keys)-n > 1})
 		}
 		return nil
 	})
+	slices.SortFunc(kept, newest.compare)
+	for _, k := range kept[:max(0, len(kept)-maxTargets)] {
+		empty = append(empty, k.target)
+	}
 	for _, name := range empty {
 		err = errors.Join(err, all.DeleteBucket(name))
 	}
 	return err
+}
+
+// newest is the newest startup of a target.
+type newest struct {
+	target, key []byte
+	// several says that the target has others.
+	several bool
+}
+
+// compare orders targets by which goes first. A unit that comes again and again is
+// worth more than one whose name was used once.
+func (a newest) compare(b newest) int {
+	if a.several != b.several {
+		if a.several {
+			return 1
+		}
+		return -1
+	}
+	return bytes.Compare(a.key, b.key)
 }
 
 func keysOf(b *bbolt.Bucket) [][]byte {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -145,6 +146,41 @@ func TestLimits(t *testing.T) {
 	s.Limits.MaxStartups = 0
 	if changed, err := s.Put(t.Context(), day(9), record("a.service", "x", 0)); changed || err != nil {
 		t.Errorf("nothing is to be kept: %v, %v", changed, err)
+	}
+}
+
+// TestTooManyTargets is what a glob brings whose units have ever new names.
+func TestTooManyTargets(t *testing.T) {
+	s := newStore(t)
+	put(t, s, record("llm.service", "1", 0))
+	put(t, s, record("llm.service", "2", 1))
+	d, err := open(t.Context(), s.Path, false, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = d.update(func(tx *bbolt.Tx) error {
+		for i := range maxTargets + 500 {
+			e, err := newEntry(record(fmt.Sprintf("run-%d.service", i), "1", 10+i))
+			if err = errors.Join(err, e.put(tx)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err = errors.Join(err, d.close()); err != nil {
+		t.Fatal(err)
+	}
+	put(t, s, record("run-new.service", "1", 5000))
+	names, err := s.Targets(t.Context())
+	if err != nil || len(names) != maxTargets {
+		t.Fatalf("%d targets are kept, want %d (%v)", len(names), maxTargets, err)
+	}
+	for name, want := range map[string]bool{
+		"llm.service": true, "run-new.service": true, fmt.Sprintf("run-%d.service", maxTargets+499): true, "run-0.service": false, "run-501.service": false,
+	} {
+		if slices.Contains(names, name) != want {
+			t.Errorf("%s is kept: %v, want %v", name, !want, want)
+		}
 	}
 }
 

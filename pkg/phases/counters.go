@@ -3,6 +3,7 @@ package phases
 import (
 	"maps"
 	"math"
+	"slices"
 
 	"github.com/startupd/startupd/pkg/event"
 )
@@ -10,6 +11,7 @@ import (
 func newCounters() Counters {
 	return Counters{
 		Startups:     map[Outcome]uint64{},
+		Ended:        map[Outcome]Exemplar{},
 		ServingEnded: map[string]uint64{},
 		PhaseSeconds: map[State]Histogram{},
 		Gaps:         map[event.GapKind]uint64{},
@@ -19,7 +21,7 @@ func newCounters() Counters {
 
 func (c *Counters) clone() Counters {
 	out := *c
-	out.Startups = maps.Clone(c.Startups)
+	out.Startups, out.Ended = maps.Clone(c.Startups), maps.Clone(c.Ended)
 	out.ServingEnded = maps.Clone(c.ServingEnded)
 	out.Gaps = maps.Clone(c.Gaps)
 	out.Errors = maps.Clone(c.Errors)
@@ -28,19 +30,52 @@ func (c *Counters) clone() Counters {
 	return out
 }
 
+// begin notes when the counters were 0: before the target's first event, and not
+// before from, when nothing was counted yet.
+func (c *Counters) begin(at, from event.Stamp) {
+	if !c.Since.IsZero() {
+		return
+	}
+	c.Since = at.Real
+	if from.Real.After(at.Real) {
+		c.Since = from.Real
+	}
+}
+
+// end counts a startup that has ended.
+func (c *Counters) end(outcome Outcome, invocation string, at event.Stamp) {
+	c.Startups[outcome]++
+	if e := (Exemplar{Invocation: invocation, Value: 1, At: at.Real}); e.tells() {
+		c.Ended[outcome] = e
+	}
+}
+
+// tells says that the exemplar leads to a startup: a text has no invocation, and
+// perhaps no clock.
+func (e Exemplar) tells() bool { return e.Invocation != "" && !e.At.IsZero() }
+
 // observe adds one completed phase.
-func (c *Counters) observe(phase State, seconds float64) {
-	old := c.PhaseSeconds[phase]
+func (c *Counters) observe(phase State, e Exemplar) {
+	old, seconds := c.PhaseSeconds[phase], e.Value
 	h := Histogram{
 		Count: old.Count + 1, Sum: old.Sum + seconds, Zero: old.Zero,
 		Buckets: make([]uint64, len(PhaseBuckets())), Native: map[int]uint64{},
 	}
 	maps.Copy(h.Native, old.Native)
 	copy(h.Buckets, old.Buckets)
-	for i, le := range PhaseBuckets() {
+	bucket := len(PhaseBuckets())
+	for i, le := range slices.Backward(PhaseBuckets()) {
 		if seconds <= le {
 			h.Buckets[i]++
+			bucket = i
 		}
+	}
+	h.Exemplars = maps.Clone(old.Exemplars)
+	if e.tells() {
+		if h.Exemplars == nil {
+			h.Exemplars = map[int]Exemplar{}
+		}
+		h.Exemplars[bucket] = e
 	}
 	if seconds > 0 {
 		h.Native[int(math.Ceil(math.Log2(seconds)*(1<<NativeSchema)))]++

@@ -1,6 +1,7 @@
 package phases
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -18,6 +19,8 @@ type HostOptions struct {
 	// Resolve configures a target that turns up later (a unit that matches a
 	// glob); nil, or false, means that its events are dropped.
 	Resolve func(target string) (Config, bool)
+	// Limits bound the targets that Resolve configures.
+	Limits Limits
 	// Finished is given each startup once it is final, and again when the service
 	// of one that served has ended; nil when nobody keeps them.
 	Finished func(target string, s *Startup)
@@ -46,20 +49,24 @@ type Transition struct {
 type Host struct {
 	opts     HostOptions
 	machines map[string]*Machine
-	saved    map[string]SavedTarget
 	order    []*Machine
-	now      event.Stamp
-	gpus     []GPU
-	xids     xids
-	sources  []Source
-	journal  journalState
-	// unknown are targets that Resolve refused.
+	// found are the machines that Resolve brought. saved is what is kept of targets
+	// that have no machine.
+	found   map[string]*found
+	saved   map[string]SavedTarget
+	now     event.Stamp
+	gpus    []GPU
+	xids    xids
+	sources []Source
+	journal journalState
+	// unknown are targets that Resolve refused. refused is Snapshot.Refused.
 	unknown map[string]bool
+	refused string
 }
 
 // NewHost returns a host with one machine for each target.
 func NewHost(opts HostOptions, targets ...Config) *Host {
-	h := &Host{opts: opts, machines: map[string]*Machine{}, saved: map[string]SavedTarget{}, xids: newXids(), unknown: map[string]bool{}}
+	h := &Host{opts: opts, saved: map[string]SavedTarget{}, xids: newXids(), unknown: map[string]bool{}}
 	h.journal.known, h.journal.up = opts.Journal, opts.Journal
 	h.SetTargets(targets)
 	return h
@@ -68,28 +75,43 @@ func NewHost(opts HostOptions, targets ...Config) *Host {
 // SetTargets takes over a new list of targets. Targets that remain keep their
 // state; those that a glob brought are resolved again.
 func (h *Host) SetTargets(targets []Config) {
-	old := h.machines
-	for name, m := range old {
-		// One that comes back later goes on counting from here.
-		h.saved[name] = m.save()
-	}
-	h.machines, h.order = map[string]*Machine{}, nil
+	old, before, brought := h.machines, h.order, h.found
+	h.machines, h.order, h.found = map[string]*Machine{}, nil, map[string]*found{}
 	clear(h.unknown)
+	h.refused = ""
 	for _, cfg := range targets {
 		h.put(old[cfg.Name], cfg)
 	}
-	for name, m := range old {
-		if h.machines[name] != nil || h.opts.Resolve == nil {
+	for _, m := range before {
+		name := m.cfg.Name
+		if h.machines[name] != nil {
 			continue
 		}
-		if cfg, ok := h.opts.Resolve(name); ok {
+		if cfg, ok := h.resolve(name); ok {
 			h.put(m, cfg)
+			h.found[name] = cmp.Or(brought[name], &found{touched: h.now})
+			h.changes(name)
+			continue
 		}
+		// One that comes back later goes on counting from here.
+		t := m.save()
+		t.Seen = h.now
+		h.saved[name] = t
 	}
 	h.sources = slices.DeleteFunc(h.sources, func(s Source) bool { return s.Target != "" && h.machines[s.Target] == nil })
+	h.forget()
 }
 
-func (h *Host) put(m *Machine, cfg Config) *Machine {
+func (h *Host) resolve(target string) (Config, bool) {
+	if h.opts.Resolve == nil {
+		return Config{}, false
+	}
+	cfg, ok := h.opts.Resolve(target)
+	cfg.Name = target
+	return cfg, ok
+}
+
+func (h *Host) put(m *Machine, cfg Config) {
 	if m == nil {
 		m = NewMachine(cfg)
 		m.finished, m.transition, m.foreign = h.opts.Finished, h.opts.Transition, h.opts.Foreign
@@ -99,28 +121,46 @@ func (h *Host) put(m *Machine, cfg Config) *Machine {
 	} else {
 		m.configure(cfg)
 	}
+	delete(h.saved, cfg.Name)
 	m.journal.known, m.journal.up, m.journal.boot = h.journal.known, h.journal.up, h.journal.boot
 	h.machines[cfg.Name] = m
 	h.order = append(h.order, m)
 	slices.SortFunc(h.order, func(a, b *Machine) int { return strings.Compare(a.cfg.Name, b.cfg.Name) })
-	return m
 }
 
-// machine finds a target's machine, and makes one for a unit of a glob.
-func (h *Host) machine(target string) *Machine {
-	if m := h.machines[target]; m != nil {
-		return m
+// machine finds the machine of an event's target, and makes one for a unit of a
+// glob; nil when the target is not watched.
+func (h *Host) machine(ev event.Event) *Machine {
+	if brings(ev.Data) {
+		if h.machines[ev.Target] == nil {
+			h.bring(ev.Target)
+		}
+		if f := h.found[ev.Target]; f != nil {
+			f.touch(ev.At)
+		}
 	}
-	if h.opts.Resolve == nil || h.unknown[target] {
-		return nil
+	h.changes(ev.Target)
+	return h.machines[ev.Target]
+}
+
+// bring makes a machine for a unit of a glob, if there is room for one.
+func (h *Host) bring(target string) {
+	if h.unknown[target] {
+		return
 	}
-	cfg, ok := h.opts.Resolve(target)
-	if !ok {
+	cfg, ok := h.resolve(target)
+	switch {
+	case !ok:
+		if len(h.unknown) >= maxUnknown {
+			clear(h.unknown)
+		}
 		h.unknown[target] = true
-		return nil
+	case !h.room():
+		h.refused = target
+	default:
+		h.put(nil, cfg)
+		h.found[target] = &found{}
 	}
-	cfg.Name = target
-	return h.put(nil, cfg)
 }
 
 // Apply takes one event.
@@ -135,13 +175,16 @@ func (h *Host) Apply(ev event.Event) {
 		return
 	case *event.Watermark:
 		h.journal.mark(ev.At)
+		defer h.sweep()
+	case *event.Tick:
+		defer h.sweep()
 	case *event.Line:
 		if d.Origin == event.OriginKernel && !ev.Replayed {
 			h.xids.take(d.Text, ev.At)
 		}
 	}
 	if ev.Target != "" {
-		if m := h.machine(ev.Target); m != nil {
+		if m := h.machine(ev); m != nil {
 			m.Apply(ev)
 			if ev.At.IsZero() {
 				h.now = h.journal.forward(h.now, m.now) // the text's own time
@@ -159,6 +202,7 @@ func (h *Host) onSource(d *event.SourceState, ev event.Event) {
 	if ev.Target != "" && h.machines[ev.Target] == nil {
 		return
 	}
+	h.changes(ev.Target)
 	src := Source{Source: d.Source, Target: ev.Target, Up: d.Up, State: d.State, Reason: d.Reason, Restarts: d.Restarts, Since: ev.At}
 	i := slices.IndexFunc(h.sources, func(s Source) bool { return s.Source == d.Source && s.Target == ev.Target })
 	if i < 0 {
@@ -198,7 +242,7 @@ func (h *Host) Drain() {
 
 // Deadline is when the host next wants a Tick; zero when it doesn't.
 func (h *Host) Deadline() event.Stamp {
-	var first event.Stamp
+	first := h.nextSweep()
 	for _, m := range h.order {
 		if d := m.Deadline(); !d.IsZero() && (first.IsZero() || d.Before(first)) {
 			first = d
@@ -215,9 +259,9 @@ func (h *Host) Watermark() (at event.Stamp, ok bool) {
 
 // Snapshot publishes everything that is known now.
 func (h *Host) Snapshot() *Snapshot {
-	s := &Snapshot{At: h.now, GPUs: slices.Clone(h.gpus), Sources: slices.Clone(h.sources), Xids: h.xids.publish()}
+	s := &Snapshot{At: h.now, GPUs: slices.Clone(h.gpus), Sources: slices.Clone(h.sources), Xids: h.xids.publish(), Refused: h.refused}
 	for _, m := range h.order {
-		t := m.target(h.now)
+		t := h.publish(m)
 		if h.journal.known && h.journal.up && !h.journal.watermark.IsZero() {
 			lag := max(0, h.now.Sub(h.journal.watermark))
 			t.JournalLag = &lag

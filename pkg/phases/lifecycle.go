@@ -149,6 +149,7 @@ func (m *Machine) settle(s *startup) {
 	switch {
 	case s.pub.Outcome == OutcomeServing:
 		m.finalize(s)
+		m.messages = nil
 	case !s.exited && s.finalAt.IsZero():
 		// Its processes are not seen to end, or take their time.
 		s.finalAt = m.now.Add(finalUnseen)
@@ -157,14 +158,16 @@ func (m *Machine) settle(s *startup) {
 	if !m.countable(s, "", s.pub.Ended) {
 		return
 	}
-	m.counters.Startups[s.pub.Outcome]++
+	m.counters.end(s.pub.Outcome, s.pub.Invocation, s.pub.Ended)
 	if s.pub.Outcome == OutcomeFailed {
 		m.failedInRow++
 	} else {
 		m.failedInRow = 0
 	}
 	if !s.pub.AttachedLate {
-		s.completed(m.counters.observe)
+		s.completed(func(phase State, seconds float64) {
+			m.counters.observe(phase, Exemplar{Invocation: s.pub.Invocation, Value: seconds, At: s.pub.Ended.Real})
+		})
 	}
 }
 

@@ -75,6 +75,9 @@ type Machine struct {
 	// none. baseline is what history knows; nil for nothing.
 	failure  *triage.RootCause
 	baseline *event.Baseline
+	// messages are the first texts of the errors that starts have failed of since one
+	// served, the one told last at the end; bounded.
+	messages []message
 	memo     triage.Memo
 	past     ring
 
@@ -194,6 +197,7 @@ func (m *Machine) Apply(ev event.Event) {
 			m.read = m.stamp(ev.At)
 		}
 	}
+	m.counters.begin(ev.At, m.cfg.CountFrom)
 	m.advance(ev.At)
 	m.dispatch(ev)
 	m.expire(m.heard(ev.Data))
@@ -324,6 +328,7 @@ func (m *Machine) target(now event.Stamp) Target {
 		t.Last = m.publish(m.settledLast, now)
 	}
 	t.Failure = m.failed()
+	t.FailureMessage = m.failureMessage(t.Failure)
 	return t
 }
 

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/startupd/startupd/pkg/event"
 	"github.com/startupd/startupd/pkg/triage"
@@ -29,7 +30,11 @@ type SavedXid struct {
 
 // SavedTarget is one target's part of Saved.
 type SavedTarget struct {
+	// Since is when the counters were 0; zero in a file of a version that forgot no
+	// target.
+	Since        time.Time                `json:"since,omitzero"`
 	Startups     map[Outcome]uint64       `json:"startups"`
+	Ended        map[Outcome]Exemplar     `json:"ended,omitempty"`
 	ServingEnded map[string]uint64        `json:"serving_ended"`
 	PhaseSeconds map[State]Histogram      `json:"phase_seconds"`
 	Gaps         map[event.GapKind]uint64 `json:"gaps"`
@@ -46,8 +51,23 @@ type SavedTarget struct {
 	FailedInRow int `json:"failed_in_row,omitempty"`
 	// Failure is the last failed startup's root cause, until one serves.
 	Failure *triage.RootCause `json:"failure,omitempty"`
+	// Messages are the first texts of the errors that starts have failed of since one
+	// served, the one told last at the end.
+	Messages []SavedMessage `json:"messages,omitempty"`
 	// Typical is how long each phase of the last good start took, in seconds.
 	Typical map[State]float64 `json:"typical,omitempty"`
+	// Watched says that it was a target when it was saved. Seen is when a unit of a
+	// glob was last heard of, or when it ceased to be a target; zero when not known.
+	// Idle is since when a unit of a glob may go; zero while it may not.
+	Watched bool        `json:"watched,omitempty"`
+	Seen    event.Stamp `json:"seen,omitzero"`
+	Idle    event.Stamp `json:"idle,omitzero"`
+}
+
+// SavedMessage is what the first start said that failed of an error.
+type SavedMessage struct {
+	Fingerprint string `json:"fingerprint"`
+	Text        string `json:"text"`
 }
 
 // SavedErrors is one series of the error counter.
@@ -61,22 +81,35 @@ type SavedErrors struct {
 func (h *Host) Save() Saved {
 	out := Saved{Targets: maps.Clone(h.saved), Xids: h.xids.save(), GPUs: maps.Clone(h.xids.index)}
 	for _, m := range h.order {
-		out.Targets[m.cfg.Name] = m.save()
+		t := m.save()
+		t.Watched = true
+		if f := h.found[m.cfg.Name]; f != nil {
+			t.Seen, t.Idle = f.touched, f.idle
+		}
+		out.Targets[m.cfg.Name] = t
 	}
 	return out
 }
 
 // Restore takes over what an earlier run saved. It is called before the first
-// event.
+// event. Units of globs are there again at once, so that their metrics have no hole.
 func (h *Host) Restore(s Saved) {
-	h.saved = maps.Clone(s.Targets)
-	if h.saved == nil {
-		h.saved = map[string]SavedTarget{}
-	}
 	h.xids.restore(s.Xids, s.GPUs)
-	for _, m := range h.order {
-		if t, ok := h.saved[m.cfg.Name]; ok {
+	for _, name := range slices.Sorted(maps.Keys(s.Targets)) {
+		t := s.Targets[name]
+		if m := h.machines[name]; m != nil {
 			m.restore(t)
+			continue
+		}
+		h.saved[name] = t
+		if !t.Watched {
+			continue
+		}
+		t.Watched = false
+		h.saved[name] = t
+		h.bring(name)
+		if f := h.found[name]; f != nil {
+			f.touched, f.idle = t.Seen, t.Idle
 		}
 	}
 }
@@ -94,10 +127,11 @@ func (m *Machine) save() SavedTarget {
 		}
 	}
 	t := SavedTarget{
-		Startups: c.Startups, ServingEnded: c.ServingEnded, PhaseSeconds: c.PhaseSeconds, Gaps: c.Gaps,
+		Since: c.Since, Startups: c.Startups, Ended: c.Ended, ServingEnded: c.ServingEnded, PhaseSeconds: c.PhaseSeconds, Gaps: c.Gaps,
 		Lines: c.Lines, Stale: c.Stale, Unmatched: c.Unmatched,
 		Counted: counted, Past: slices.Clone(m.past.order), LastOutcome: m.lastOutcome,
 		FailedInRow: m.failedInRow, Typical: maps.Clone(m.typical), Failure: m.failed(),
+		Messages: saveMessages(m.messages),
 	}
 	for k, n := range c.Errors {
 		t.Errors = append(t.Errors, SavedErrors{Class: k.Class, Verdict: string(k.Verdict), Count: n})
@@ -110,7 +144,12 @@ func (m *Machine) save() SavedTarget {
 
 func (m *Machine) restore(t SavedTarget) {
 	c := newCounters()
+	c.Since = t.Since
+	if c.Since.IsZero() {
+		c.Since = m.cfg.CountFrom.Real
+	}
 	maps.Copy(c.Startups, t.Startups)
+	maps.Copy(c.Ended, t.Ended)
 	maps.Copy(c.ServingEnded, t.ServingEnded)
 	maps.Copy(c.PhaseSeconds, t.PhaseSeconds)
 	maps.Copy(c.Gaps, t.Gaps)
@@ -125,6 +164,6 @@ func (m *Machine) restore(t SavedTarget) {
 	for _, k := range t.Past {
 		m.past.add(k)
 	}
-	m.failure = t.Failure
+	m.failure, m.messages = t.Failure, restoreMessages(t.Messages)
 	m.lastOutcome, m.failedInRow, m.typical = t.LastOutcome, t.FailedInRow, maps.Clone(t.Typical)
 }

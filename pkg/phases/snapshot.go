@@ -60,6 +60,9 @@ type Snapshot struct {
 	Xids []Xid
 	// Sources holds the host-wide sources first, then each target's.
 	Sources []Source
+	// Refused is the last unit of a glob that is not watched, as there are
+	// Limits.Units of them already; "" when there is room.
+	Refused string
 }
 
 // Target is one watched unit.
@@ -76,6 +79,10 @@ type Target struct {
 	// Failure is the last failed startup's root cause, from the failure until a later
 	// startup serves; nil otherwise.
 	Failure *triage.RootCause
+	// FailureMessage is what Failure's record says, in one line of at most 256 bytes
+	// with its secrets masked. While starts fail of the same error it stays what the
+	// first of them said. "" when Failure is nil or says nothing.
+	FailureMessage string
 	// LastOutcome is how the last finished startup ended, also of one that an
 	// earlier run of the daemon saw; OutcomeNone when none is known.
 	LastOutcome Outcome
@@ -242,9 +249,14 @@ type Gap struct {
 	At     event.Stamp
 }
 
-// Counters are totals since the state directory was made.
+// Counters are totals since the state directory was made, or since the unit was seen
+// again after it had been forgotten.
 type Counters struct {
-	Startups     map[Outcome]uint64
+	// Since is when all of them were 0 by the wall clock; zero when not known.
+	Since    time.Time
+	Startups map[Outcome]uint64
+	// Ended holds the last startup of each outcome that Startups counts.
+	Ended        map[Outcome]Exemplar
 	ServingEnded map[string]uint64
 	// PhaseSeconds are the completed phases of counted startups.
 	PhaseSeconds map[State]Histogram
@@ -265,6 +277,20 @@ type Histogram struct {
 	// NativeSchema (bucket i ends at 2^(i/8)); Zero counts observations of 0.
 	Native map[int]uint64
 	Zero   uint64
+	// Exemplars holds the last observation of each bucket by its index in
+	// PhaseBuckets, whose length stands for +Inf. A bucket is absent where no startup
+	// with an invocation fell into it.
+	Exemplars map[int]Exemplar `json:",omitempty"`
+}
+
+// Exemplar is one observation that stands for the others of its series.
+type Exemplar struct {
+	// Invocation is Startup.Invocation; never "".
+	Invocation string
+	// Value is the observation, in seconds in a histogram, 1 in a counter.
+	Value float64
+	// At is when the startup ended by the wall clock.
+	At time.Time
 }
 
 // NativeSchema is the resolution of Histogram.Native: eight buckets for each

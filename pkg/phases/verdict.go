@@ -151,6 +151,7 @@ func (m *Machine) finalize(s *startup) {
 	later := s != m.cur && m.cur != nil && m.cur.pub.Outcome == OutcomeServing
 	if s.pub.Outcome == OutcomeFailed && !later {
 		m.failure = m.judgement(s).Root
+		m.failureMessage(m.failure) // also where no snapshot has shown it
 	}
 	m.report(s)
 }

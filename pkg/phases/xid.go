@@ -2,6 +2,7 @@ package phases
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -9,11 +10,27 @@ import (
 	"github.com/startupd/startupd/pkg/event"
 )
 
-// xids counts the NVIDIA driver's error reports by GPU.
+const (
+	// maxXid is the highest number that is taken for one of the driver's: it knows
+	// about 200.
+	maxXid = 999
+	// maxXids bounds the numbers that are told apart on one GPU, OtherXid apart;
+	// maxXidGPUs bounds the GPUs.
+	maxXids    = 16
+	maxXidGPUs = 32
+)
+
+// OtherXid stands for a number that is none of the driver's, and for those that are
+// too many on one GPU.
+const OtherXid = 0
+
+// xids counts the NVIDIA driver's error reports by GPU. What is counted stays when
+// its GPU is gone: that it has fallen off the bus is such a report.
 type xids struct {
 	// byAddress holds counts by PCI address, as the kernel names the GPU.
 	byAddress map[string]map[int]SavedXid
-	// index is each address's GPU, as NVML numbers them.
+	// index is each address's GPU, as NVML numbers them. A GPU that is gone keeps its
+	// number until another one has it.
 	index map[string]int
 }
 
@@ -31,33 +48,94 @@ func parseXid(text string) (address string, xid int, ok bool) {
 	}
 	address, rest, found = strings.Cut(rest, "): ")
 	digits := len(rest) - len(strings.TrimLeft(rest, "0123456789"))
-	xid, err := strconv.Atoi(rest[:digits])
-	if !found || err != nil || address == "" || len(address) > len("00000000:00:00.0") {
+	if !found || digits == 0 || !isPCI(address) {
 		return "", 0, false
+	}
+	xid, err := strconv.Atoi(rest[:digits])
+	if err != nil || xid < 1 || xid > maxXid {
+		xid = OtherXid
 	}
 	return strings.ToLower(address), xid, true
 }
 
-// take counts a line of the kernel, if it is one of the driver's reports.
-func (x *xids) take(text string, at event.Stamp) {
-	address, xid, ok := parseXid(text)
-	if !ok {
-		return
-	}
-	counts := x.byAddress[address]
-	if counts == nil {
-		counts = map[int]SavedXid{}
-		x.byAddress[strings.Clone(address)] = counts
-	}
-	counts[xid] = SavedXid{Address: address, Xid: xid, Count: counts[xid].Count + 1, Last: at}
+// isPCI says that a text is a PCI address: domain, bus, device and perhaps a
+// function in hex.
+func isPCI(address string) bool {
+	return len(address) <= len("00000000:00:00.0") && strings.Count(address, ":") == 2 &&
+		strings.Trim(address, "0123456789abcdefABCDEF:.") == "" && !strings.HasPrefix(address, ":")
 }
 
-// learn takes the addresses of a sample.
+// take counts a line of the kernel, if it is one of the driver's reports.
+func (x *xids) take(text string, at event.Stamp) {
+	if address, xid, ok := parseXid(text); ok {
+		x.add(SavedXid{Address: strings.Clone(address), Xid: xid, Count: 1, Last: at})
+	}
+}
+
+// add adds reports of one GPU. Of too many GPUs, the one goes whose last report is
+// the oldest; one that NVML knows goes last.
+func (x *xids) add(s SavedXid) {
+	counts := x.byAddress[s.Address]
+	if counts == nil {
+		if len(x.byAddress) >= maxXidGPUs {
+			x.evict()
+		}
+		counts = map[int]SavedXid{}
+		x.byAddress[s.Address] = counts
+	}
+	if _, known := counts[s.Xid]; !known && len(counts) >= maxXids || s.Xid < 1 || s.Xid > maxXid {
+		s.Xid = OtherXid
+	}
+	old := counts[s.Xid]
+	s.Count += old.Count
+	if old.Last.After(s.Last) {
+		s.Last = old.Last
+	}
+	counts[s.Xid] = s
+}
+
+func (x *xids) evict() {
+	out := ""
+	for _, address := range slices.Sorted(maps.Keys(x.byAddress)) {
+		if out == "" || x.sooner(address, out) {
+			out = address
+		}
+	}
+	delete(x.byAddress, out)
+}
+
+// sooner says that a's counts go before b's.
+func (x *xids) sooner(a, b string) bool {
+	_, knownA := x.index[a]
+	_, knownB := x.index[b]
+	if knownA != knownB {
+		return knownB
+	}
+	return x.last(a).Before(x.last(b))
+}
+
+// last is when an address was last reported.
+func (x *xids) last(address string) (at event.Stamp) {
+	for _, s := range x.byAddress[address] {
+		if at.IsZero() || s.Last.After(at) {
+			at = s.Last
+		}
+	}
+	return at
+}
+
+// learn takes the addresses of a sample. GPUs are numbered anew when one is gone:
+// two of them must never have the same number.
 func (x *xids) learn(gpus []event.GPU) {
 	for _, g := range gpus {
-		if g.PCI != "" {
-			x.index[g.PCI] = g.Index
+		if g.PCI == "" {
+			continue
 		}
+		if i, ok := x.index[g.PCI]; ok && i == g.Index {
+			continue
+		}
+		maps.DeleteFunc(x.index, func(_ string, i int) bool { return i == g.Index })
+		x.index[g.PCI] = g.Index
 	}
 }
 
@@ -88,13 +166,11 @@ func (x *xids) save() []SavedXid {
 }
 
 func (x *xids) restore(saved []SavedXid, index map[string]int) {
-	for _, s := range saved {
-		if x.byAddress[s.Address] == nil {
-			x.byAddress[s.Address] = map[int]SavedXid{}
-		}
-		x.byAddress[s.Address][s.Xid] = s
+	// First the numbers: they decide which counts stay if there are too many.
+	for _, address := range slices.Sorted(maps.Keys(index)) {
+		x.learn([]event.GPU{{Index: index[address], PCI: address}})
 	}
-	for address, i := range index {
-		x.index[address] = i
+	for _, s := range saved {
+		x.add(s)
 	}
 }

@@ -142,14 +142,39 @@ func (r *run) list(ctx context.Context, conn Conn) error {
 	if len(globs) == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	units, err := conn.List(ctx, globs)
+	units, err := conn.List(call, globs)
 	if err != nil {
 		return fmt.Errorf("list units: %w", err)
 	}
+	// At once: nothing would tell of them after an error.
+	if err := r.send(ctx, r.unload(units)); err != nil {
+		return err
+	}
 	r.add(units)
 	return nil
+}
+
+// unload drops the matches that are not among the loaded units any more, and
+// returns what is to be told of them. They must not be read: to read an instance of
+// a template loads it again, and it would never be gone.
+func (r *run) unload(loaded []string) []event.Event {
+	r.mu.Lock()
+	gone := maps.Clone(r.found)
+	for _, u := range loaded {
+		delete(gone, u)
+	}
+	for _, t := range r.targets {
+		delete(gone, t.Unit)
+	}
+	r.mu.Unlock()
+	var events []event.Event
+	for _, u := range slices.Sorted(maps.Keys(gone)) {
+		events = append(events, event.Event{At: r.opts.Clock(), Target: u, Data: &event.UnitState{ActiveState: "inactive", SubState: "dead"}})
+		r.drop(u)
+	}
+	return events
 }
 
 // add takes matches of globs in, up to the limit.
@@ -177,6 +202,9 @@ func (r *run) drop(unit string) {
 	r.mu.Lock()
 	was := r.found[unit]
 	delete(r.found, unit)
+	if was {
+		delete(r.ids, unit)
+	}
 	r.mu.Unlock()
 	if was {
 		delete(r.last, unit)

@@ -61,7 +61,8 @@ type Options struct {
 	// Poll is how often everything is read again, as signals may be lost; 30 s
 	// when 0.
 	Poll time.Duration
-	// MaxFound bounds the units that globs may add; 64 when 0.
+	// MaxFound bounds the units that globs may add; 64 when 0. One that systemd
+	// unloads makes room.
 	MaxFound int
 }
 

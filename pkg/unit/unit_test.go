@@ -33,8 +33,10 @@ type manager struct {
 	dialErr error
 	// callErr is returned by Properties; nil for the truth.
 	callErr error
-	dials   int
-	live    *conn
+	// template is a glob of units that can be loaded at any time; "" is none.
+	template string
+	dials    int
+	live     *conn
 }
 
 type conn struct {
@@ -61,6 +63,13 @@ func (m *manager) set(name string, props map[string]any) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.units[name] = props
+}
+
+// unload lets systemd forget a unit, without a signal.
+func (m *manager) unload(name string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.units, name)
 }
 
 // signal tells the watcher that a unit changed, as the real connection does.
@@ -115,6 +124,9 @@ func (c *conn) Properties(_ context.Context, name string) (map[string]any, error
 	}
 	if props, ok := c.m.units[name]; ok {
 		return props, nil
+	}
+	if ok, _ := path.Match(c.m.template, name); ok {
+		return map[string]any{"LoadState": "loaded", "ActiveState": "inactive", "SubState": "dead"}, nil
 	}
 	return map[string]any{"LoadState": "not-found", "ActiveState": "inactive", "SubState": "dead"}, nil
 }
@@ -288,6 +300,56 @@ func TestGlobs(t *testing.T) {
 		m.set("engine-a.service", active("stop"))
 		m.signal("engine-a.service")
 		w.expect(t)
+		w.stop()
+	})
+}
+
+// TestUnloadedMatchesMakeRoom lets instances of a template end: to read one would
+// load it, so that it is told to be gone once systemd lists it no more.
+func TestUnloadedMatchesMakeRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager()
+		m.template = "run@*"
+		m.set("run@a.service", active("running"))
+		m.set("run@named.service", active("running"))
+		w := start(t, m, unit.Options{MaxFound: 2}, []unit.Target{{Unit: "run@named.service"}}, "run@*")
+		w.expect(t, "source up", "run@a.service true active/running", "run@named.service true active/running")
+		for i := range 20 {
+			a, b := fmt.Sprintf("run@%d.service", i), "run@a.service"
+			if i > 0 {
+				b = fmt.Sprintf("run@%d.service", i-1)
+			}
+			m.unload(b) // its end is a signal
+			m.signal(b)
+			w.expect(t, b+" true inactive/dead")
+			advance(30 * time.Second)
+			w.expect(t, b+" false inactive/dead")
+			m.set(a, active("running"))
+			m.signal(a)
+			w.expect(t, a+" true active/running")
+		}
+		m.unload("run@named.service")
+		advance(time.Minute)
+		w.expect(t, "run@named.service true inactive/dead")
+		w.stop()
+		if n := w.logs.FilterMessageSnippet("narrower").Len(); n != 0 {
+			t.Errorf("%d warnings that globs match too much", n)
+		}
+	})
+}
+
+// TestUnloadedWhileTheBusWasAway is told after the connection is back.
+func TestUnloadedWhileTheBusWasAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager()
+		m.template = "run@*"
+		m.set("run@a.service", active("running"))
+		w := start(t, m, unit.Options{}, nil, "run@*")
+		w.expect(t, "source up", "run@a.service true active/running")
+		m.unload("run@a.service")
+		m.cut(nil)
+		advance(time.Minute)
+		w.expect(t, "source disconnected", "run@a.service false inactive/dead", "source up")
 		w.stop()
 	})
 }

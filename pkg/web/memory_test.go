@@ -1,6 +1,7 @@
 package web
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -159,5 +160,25 @@ func TestMemoryOfManyUnits(t *testing.T) {
 	}
 	if bytes > 2_000_000 {
 		t.Errorf("twenty units on eight GPUs hold %d bytes", bytes)
+	}
+}
+
+// TestUnitsThatAreGone lets a thousand units come and go: the hub notes nothing of
+// those that are gone, not even of one whose end no snapshot shows.
+func TestUnitsThatAreGone(t *testing.T) {
+	w := newWorld(t, nil)
+	used := p(gib)
+	for i := range 1000 {
+		name := fmt.Sprintf("run-%d.service", i)
+		w.hub.Finished(name+".never.shown", ended(name, phases.OutcomeFailed))
+		s := &phases.Snapshot{
+			At: at(time.Duration(i) * time.Second), GPUs: []phases.GPU{{Index: 0, UsedBytes: used, TotalBytes: used}},
+			Targets: []phases.Target{{Name: name, State: phases.Spawn, Startup: try(name), GPUMemory: map[int]uint64{0: gib}}},
+		}
+		w.snap.Store(s)
+		w.look()
+	}
+	if len(w.hub.ledgers) != 1 || len(w.hub.memory.units) != 1 {
+		t.Errorf("notes of %d units and memory of %d, want those of one", len(w.hub.ledgers), len(w.hub.memory.units))
 	}
 }

@@ -201,7 +201,7 @@ func (p *page) held(u subject, g api.GPU, to goal, room int) string {
 func (p *page) lost(gpus []api.GPU) {
 	for _, g := range gpus {
 		for _, x := range g.Xids {
-			p.line(fmt.Sprintf("  %s GPU %d reported Xid %d %s, last at %s", p.paint(bad, "!"), g.GPU, x.Xid, plural(int(x.Count), "time"), p.clock(x.Last)))
+			p.line(fmt.Sprintf("  %s GPU %d reported %s %s, last at %s", p.paint(bad, "!"), g.GPU, x.Name(), plural(int(x.Count), "time"), p.clock(x.Last)))
 		}
 	}
 }

@@ -2,6 +2,7 @@ package api
 
 import (
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/startupd/startupd/pkg/event"
@@ -92,9 +93,19 @@ type GPU struct {
 
 // Xid counts one of the NVIDIA driver's error reports.
 type Xid struct {
+	// Xid is 0 for reports whose number is none of the driver's, or which are too
+	// many to tell apart.
 	Xid   int       `json:"xid"`
 	Count uint64    `json:"count"`
 	Last  time.Time `json:"last,omitzero"`
+}
+
+// Name is what the report is called: "Xid 79".
+func (x *Xid) Name() string {
+	if x.Xid == phases.OtherXid {
+		return "another Xid"
+	}
+	return "Xid " + strconv.Itoa(x.Xid)
 }
 
 // Source says whether a source can see.

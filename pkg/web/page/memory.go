@@ -86,9 +86,9 @@ func (v *pageView) gpus(s *api.Status, zone *time.Location) {
 		gv := newGPUView(g)
 		gv.divide(g, []share{{"unit", "watched units", watched(s, g.GPU, "")}})
 		for _, x := range g.Xids {
-			text := fmt.Sprintf("Xid %d, %d times", x.Xid, x.Count)
+			text := fmt.Sprintf("%s, %d times", x.Name(), x.Count)
 			if x.Count == 1 {
-				text = fmt.Sprintf("Xid %d, once", x.Xid)
+				text = x.Name() + ", once"
 			}
 			if at := moment(x.Last, zone); at != "" {
 				text += ", last " + at
