@@ -31,7 +31,7 @@ CGO_CFLAGS ?= -O2 -g
 override CGO_CFLAGS := $(filter-out $(NO_DEPRECATED),$(CGO_CFLAGS)) $(NO_DEPRECATED)
 export CGO_CFLAGS
 
-E2E := ./test/e2e ./test/packages
+E2E := ./test/e2e ./test/packages ./test/scrape
 
 .PHONY: help
 help: ## List the targets.
@@ -107,6 +107,10 @@ gpu: ## The tests that need an NVIDIA driver and a GPU.
 .PHONY: golden
 golden: ## Rewrite the golden files; review the diff.
 	scripts/golden
+
+.PHONY: dashboards
+dashboards: ## Make deploy/grafana/dashboards from tools/dashboards/board.
+	$(GO) generate ./tools/dashboards
 
 .PHONY: pictures
 pictures: build ## Draw the terminal pictures of docs/images (six minutes).

@@ -37,6 +37,8 @@ func layers() map[string]layer {
 		"pkg/history":   {may: []string{"pkg/event", "pkg/phases", "pkg/triage"}, why: "it stores what the core has decided"},
 		"pkg/exporter":  {may: []string{"pkg/event", "pkg/phases", "pkg/triage"}, why: "a scrape reads a snapshot; it never waits for a source or the loop"},
 		"pkg/web":       {may: []string{"pkg/event", "pkg/phases", "pkg/triage", "pkg/history"}, why: "a page reads a snapshot; it never waits for a source or the loop"},
+
+		"tools/dashboards": {why: "it makes files that are delivered beside startupd, and shares no code with it"},
 	}
 }
 
