@@ -52,6 +52,7 @@ deps: ## Install what the tests need (Debian packages, as root or by sudo).
 .PHONY: test
 test: deps ## Install what is needed, then run everything that CI runs.
 	$(MAKE) check
+	$(MAKE) deploy
 	$(MAKE) race
 	$(MAKE) corpus
 	$(MAKE) parity
@@ -64,9 +65,13 @@ test: deps ## Install what is needed, then run everything that CI runs.
 check: ## Format, vet, staticcheck, architecture, metric names.
 	scripts/check
 
+.PHONY: deploy
+deploy: ## Alerts, routes and messages, by promtool and a real Alertmanager.
+	$(GO) test -count=1 ./test/deploy
+
 .PHONY: race
 race: ## Unit tests with the race detector, with and without libsystemd.
-	$(GO) test -race -tags '$(TAGS)' $(shell $(GO) list ./... | grep -vE '/test/(arch|corpus|parity|bench|e2e)$$')
+	$(GO) test -race -tags '$(TAGS)' $(shell $(GO) list ./... | grep -vE '/test/(arch|corpus|parity|bench|e2e|deploy)$$')
 	$(GO) test ./pkg/journal
 	$(GO) test -run 'TestScripts/(explain|status|wait)' ./cmd/startupd
 

@@ -59,6 +59,8 @@ func testContent(t *testing.T, p packed) {
 		"/usr/share/man/man1/startupd.1.gz", "/usr/share/man/man1/startupd-explain.1.gz",
 		"/usr/share/bash-completion/completions/startupd", "/usr/share/fish/vendor_completions.d/startupd.fish",
 		"/usr/share/doc/startupd/changelog.gz", "/usr/share/doc/startupd/docs/configuration.md",
+		"/usr/share/doc/startupd/docs/runbooks/LLMStartupFailed.md", "/usr/share/doc/startupd/prometheus/alerts.rules.yml",
+		"/usr/share/doc/startupd/alertmanager/templates/startupd.tmpl", "/usr/share/doc/startupd/grafana/dashboards/fleet.json",
 	}
 	for _, tt := range []struct {
 		name, files, config, depends string
