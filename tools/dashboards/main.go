@@ -30,12 +30,13 @@ func main() {
 	unit := table.Flag("unit", "The one unit.").Required().String()
 	into := table.Flag("into", "Document whose tables are replaced; without it they are printed.").ExistingFile()
 	span := table.Flag("range", "How far back.").Default("1h").String()
+	at := table.Flag("time", "When they are asked for, as RFC 3339 writes it; now without it.").String()
 	var err error
 	switch kingpin.MustParse(app.Parse(os.Args[1:])) {
 	case write.FullCommand():
 		err = writeJSON(*dir)
 	case table.FullCommand():
-		err = printTable(*url, *into, board.Everything(*job, *instance, *unit, *span, "1m"))
+		err = printTable(*url, *into, *at, board.Everything(*job, *instance, *unit, *span, "1m"))
 	}
 	app.FatalIfError(err, "")
 }
@@ -54,14 +55,21 @@ func writeJSON(dir string) error {
 	return nil
 }
 
-func printTable(url, into string, v board.Variables) error {
+func printTable(url, into, at string, v board.Variables) error {
+	when := time.Now()
+	if at != "" {
+		var err error
+		if when, err = time.Parse(time.RFC3339, at); err != nil {
+			return fmt.Errorf("--time: %w", err)
+		}
+	}
 	client, err := api.NewClient(api.Config{Address: url})
 	if err != nil {
-		return fmt.Errorf("Prometheus's URL: %w", err)
+		return fmt.Errorf("the URL of Prometheus: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	answers, err := board.Ask(ctx, v1.NewAPI(client), time.Now(), v)
+	answers, err := board.Ask(ctx, v1.NewAPI(client), when, v)
 	if err != nil {
 		return err
 	}

@@ -1,5 +1,7 @@
 package board
 
+//lint:file-ignore SA1019 Grafana 10 and 11 take no dashboard of the schema v2.
+
 import (
 	"bytes"
 	"encoding/json"
@@ -13,9 +15,9 @@ import (
 
 // JSON returns the dashboard as Grafana imports it, the same bytes every time.
 func (d Dashboard) JSON() ([]byte, error) {
-	built, err := d.builder().Build()
+	built, err := d.build()
 	if err != nil {
-		return nil, fmt.Errorf("dashboard %s: %w", d.UID, err)
+		return nil, err
 	}
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -25,6 +27,22 @@ func (d Dashboard) JSON() ([]byte, error) {
 		return nil, fmt.Errorf("dashboard %s: %w", d.UID, err)
 	}
 	return b.Bytes(), nil
+}
+
+func (d Dashboard) build() (dashboard.Dashboard, error) {
+	out, err := d.builder().Build()
+	if err != nil {
+		return out, fmt.Errorf("dashboard %s: %w", d.UID, err)
+	}
+	// Without a place, links and annotations stand above the panels; the SDK puts
+	// them into a menu.
+	for i := range out.Links {
+		out.Links[i].Placement = nil
+	}
+	for i := range out.Annotations.List {
+		out.Annotations.List[i].Placement = nil
+	}
+	return out, nil
 }
 
 func (d Dashboard) builder() *dashboard.DashboardBuilder {
@@ -79,8 +97,11 @@ func (d Dashboard) variables() []cog.Builder[dashboard.VariableModel] {
 			Query(dashboard.StringOrMap{String: cog.ToPtr("label_values(" + series + ", " + name + ")")}).
 			Refresh(dashboard.VariableRefreshOnTimeRangeChanged).Sort(dashboard.VariableSortNaturalAsc).
 			Multi(d.Multi).IncludeAll(d.Multi)
+		if d.Multi && name != "job" { // all jobs are those of startupd: up has others
+			v.AllValue(".+")
+		}
 		if d.Multi {
-			v.AllValue(".+").Current(dashboard.VariableOption{
+			v.Current(dashboard.VariableOption{
 				Text:  dashboard.StringOrArrayOfString{String: cog.ToPtr("All")},
 				Value: dashboard.StringOrArrayOfString{String: cog.ToPtr("$__all")},
 			})

@@ -6,6 +6,7 @@ package board
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 )
 
@@ -26,6 +27,8 @@ const (
 	States
 	// Bars shows the last value of each series as a bar.
 	Bars
+	// Parts shows a bar for each Panel.Row, of one part for each phase.
+	Parts
 	// Table shows one row for each set of labels; the queries are its columns.
 	Table
 )
@@ -37,8 +40,13 @@ type Query struct {
 	// Legend names the series, with labels as {{label}}; in a Table it names the
 	// column of values, and "" leaves that out.
 	Legend string
-	// Unit is the column's unit in a Table, if it is not the panel's.
+	// Unit is that of the series, which the Legend names without labels, or of the
+	// column; "" for the panel's.
 	Unit string
+	// Alarm is as in Panel, for these series alone.
+	Alarm float64
+	// Limit draws these Lines dashed and grey, Wide draws them broad.
+	Limit, Wide bool
 	// EmptyOnPurpose says when the answer is empty although all is well; "" for a
 	// query that always has an answer.
 	EmptyOnPurpose string
@@ -50,6 +58,8 @@ type Panel struct {
 	Kind               Kind
 	// Unit is a unit ID of Grafana.
 	Unit string
+	// Whole shows no decimals: what is counted, or extrapolated from a count.
+	Whole bool
 	// Width and Height are in units of the grid, which is 24 wide.
 	Width, Height int
 	Queries       []Query
@@ -62,10 +72,21 @@ type Panel struct {
 	Alarm float64
 	// Max is the end of the scale; 0 leaves it to Grafana.
 	Max float64
-	// Hidden are labels that are no columns of a Table.
-	Hidden []string
-	// Links are URLs by the column of a Table that they hang on.
-	Links map[string]string
+	// Columns are the columns of a Table in their order: labels, and legends of
+	// queries. Other labels are not shown.
+	Columns []string
+	// Row is the label that names a bar of Parts.
+	Row string
+	// Links are what the cells of a Table's column link to.
+	Links []Link
+	// Runbooks are the alerts whose runbooks the panel links to.
+	Runbooks []string
+}
+
+// Link leads from a cell of a Table to another page.
+type Link struct {
+	// Column is a label; in URL, ${__value.raw} is the cell's value.
+	Column, Title, URL string
 }
 
 // Value is how one number is shown.
@@ -128,10 +149,15 @@ func (d Dashboard) Queries() []Located {
 
 func (k Kind) instant() bool { return k != Lines && k != Stack && k != States }
 
+// tabular kinds are of labels as well as values.
+func (k Kind) tabular() bool { return k == Table || k == Parts }
+
 func refID(i int) string { return string(rune('A' + i)) }
 
 // Variables are what Grafana puts into a query.
 type Variables struct {
+	// Job, Instance and Unit are regular expressions, or the chosen values where
+	// the dashboard is of one unit.
 	Job, Instance, Unit string
 	// Range and RateInterval are durations as PromQL writes them ("1h", "1m").
 	Range, RateInterval string
@@ -139,18 +165,22 @@ type Variables struct {
 	One *Variables
 }
 
-// Everything chooses all jobs, instances and units on dashboards of many, and one
-// unit on those of one.
+// Everything chooses all instances and units of a job on dashboards of many, and
+// one unit on those of one.
 func Everything(job, instance, unit, timeRange, rateInterval string) Variables {
 	one := Variables{Job: job, Instance: instance, Unit: unit, Range: timeRange, RateInterval: rateInterval}
-	return Variables{Job: ".+", Instance: ".+", Unit: ".+", Range: timeRange, RateInterval: rateInterval, One: &one}
+	return Variables{Job: regexp.QuoteMeta(job), Instance: ".+", Unit: ".+", Range: timeRange, RateInterval: rateInterval, One: &one}
 }
 
-// single is what a dashboard of one unit is asked with.
+// single is what a dashboard of one unit is asked with. Grafana escapes the value
+// of a choice of one for a string of PromQL: the unit "vllm-\x2da.service" has a
+// backslash.
 func (v Variables) single() Variables {
 	if v.One != nil {
-		return *v.One
+		v = *v.One
 	}
+	escape := strings.NewReplacer(`\`, `\\`, `"`, `\"`)
+	v.Job, v.Instance, v.Unit = escape.Replace(v.Job), escape.Replace(v.Instance), escape.Replace(v.Unit)
 	return v
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/grafana/grafana-foundation-sdk/go/barchart"
 	"github.com/grafana/grafana-foundation-sdk/go/bargauge"
 	"github.com/grafana/grafana-foundation-sdk/go/cog"
 	"github.com/grafana/grafana-foundation-sdk/go/common"
@@ -36,8 +37,20 @@ func (p Panel) build(id uint32) (dashboard.Panel, error) {
 	}
 	p.defaults(&out.FieldConfig.Defaults)
 	out.FieldConfig.Overrides = p.overrides()
-	if p.Kind == Table {
-		out.Transformations = p.transformations()
+	switch p.Kind {
+	case Table:
+		out.Transformations = p.columns()
+	case Parts:
+		out.Transformations = p.parts()
+	}
+	for _, alert := range p.Runbooks {
+		link, err := dashboard.NewDashboardLinkBuilder("Runbook of " + alert).Type(dashboard.DashboardLinkTypeLink).
+			Url(runbooks + alert + ".md").TargetBlank(true).Build()
+		if err != nil {
+			return out, fmt.Errorf("panel %q: %w", p.Title, err)
+		}
+		link.Placement = nil // as for all links: see Dashboard.build
+		out.Links = append(out.Links, link)
 	}
 	return out, nil
 }
@@ -45,7 +58,7 @@ func (p Panel) build(id uint32) (dashboard.Panel, error) {
 func (p Panel) target(q Query, ref string) *prometheus.DataqueryBuilder {
 	b := prometheus.NewDataqueryBuilder().RefId(ref).Expr(q.Expr).Datasource(source()).EditorMode(prometheus.QueryEditorModeCode)
 	switch {
-	case p.Kind == Table:
+	case p.Kind.tabular():
 		return b.Instant().Format(prometheus.PromQueryFormatTable)
 	case p.Kind.instant():
 		return b.Instant().LegendFormat(q.Legend)
@@ -62,14 +75,20 @@ func (p Panel) visualization() cog.Builder[dashboard.Panel] {
 		if len(p.Queries) > 1 {
 			mode = common.BigValueTextModeValueAndName
 		}
-		return stat.NewPanelBuilder().ReduceOptions(last).GraphMode(common.BigValueGraphModeNone).TextMode(mode)
+		return stat.NewPanelBuilder().Orientation(common.VizOrientationAuto).ReduceOptions(last).GraphMode(common.BigValueGraphModeNone).TextMode(mode)
 	case Names:
-		return stat.NewPanelBuilder().ReduceOptions(last).GraphMode(common.BigValueGraphModeNone).TextMode(common.BigValueTextModeName)
+		return stat.NewPanelBuilder().Orientation(common.VizOrientationAuto).ReduceOptions(last).GraphMode(common.BigValueGraphModeNone).TextMode(common.BigValueTextModeName)
 	case Bars:
 		return bargauge.NewPanelBuilder().ReduceOptions(last).Orientation(common.VizOrientationHorizontal).DisplayMode(common.BarGaugeDisplayModeBasic)
 	case States:
 		return statetimeline.NewPanelBuilder().MergeValues(true).ShowValue(common.VisibilityModeAuto).FillOpacity(90).
+			Tooltip(common.NewVizTooltipOptionsBuilder().Mode(common.TooltipDisplayModeSingle).Sort(common.SortOrderNone)).
 			Legend(common.NewVizLegendOptionsBuilder().DisplayMode(common.LegendDisplayModeList).Placement(common.LegendPlacementBottom).ShowLegend(true))
+	case Parts:
+		return barchart.NewPanelBuilder().Orientation(common.VizOrientationHorizontal).Stacking(common.StackingModeNormal).
+			ShowValue(common.VisibilityModeAuto).FillOpacity(90).XTickLabelMaxLength(64). // 0 would leave nothing of them
+			Legend(common.NewVizLegendOptionsBuilder().DisplayMode(common.LegendDisplayModeList).Placement(common.LegendPlacementBottom).ShowLegend(true)).
+			Tooltip(common.NewVizTooltipOptionsBuilder().Mode(common.TooltipDisplayModeMulti).Sort(common.SortOrderNone))
 	case Table:
 		return table.NewPanelBuilder().Footer(common.NewTableFooterOptionsBuilder().Show(false).Reducer([]string{}))
 	}
@@ -89,93 +108,39 @@ func (p Panel) defaults(f *dashboard.FieldConfig) {
 	if p.NoValue != "" {
 		f.NoValue = &p.NoValue
 	}
+	if p.Whole {
+		f.Decimals = cog.ToPtr(0.0)
+	}
 	if p.Max != 0 {
 		f.Max = &p.Max
 	}
-	if p.Kind == Lines || p.Kind == Stack || p.Kind == Bars {
+	if p.Kind != Stat && p.Kind != Names && p.Kind != States && p.Kind != Table {
 		f.Min = cog.ToPtr(0.0)
 	}
 	f.Color = &dashboard.FieldColor{Mode: dashboard.FieldColorModeIdPaletteClassicByName}
 	if p.Kind == Stat || p.Kind == States {
 		f.Color.Mode = dashboard.FieldColorModeIdThresholds
 	}
+	f.Thresholds = thresholds(p.Alarm)
+	if len(p.Values) > 0 {
+		f.Mappings = mappings(p.Values, func(v Value) string { return strconv.Itoa(v.Number) })
+	}
+}
+
+// thresholds has one at alarm; 0 for none.
+func thresholds(alarm float64) *dashboard.ThresholdsConfig {
 	steps := []dashboard.Threshold{{Color: blue}}
-	if p.Alarm != 0 {
-		steps = append(steps, dashboard.Threshold{Value: &p.Alarm, Color: red})
+	if alarm != 0 {
+		steps = append(steps, dashboard.Threshold{Value: &alarm, Color: red})
 	}
-	f.Thresholds = &dashboard.ThresholdsConfig{Mode: dashboard.ThresholdsModeAbsolute, Steps: steps}
-	if len(p.Values) == 0 {
-		return
-	}
+	return &dashboard.ThresholdsConfig{Mode: dashboard.ThresholdsModeAbsolute, Steps: steps}
+}
+
+// mappings show each value, which key writes as Grafana does, by its text and colour.
+func mappings(values []Value, key func(Value) string) []dashboard.ValueMapping {
 	options := map[string]dashboard.ValueMappingResult{}
-	for i, v := range p.Values {
-		options[strconv.Itoa(v.Number)] = dashboard.ValueMappingResult{Text: &v.Text, Color: &v.Color, Index: cog.ToPtr(int32(i))}
+	for i, v := range values {
+		options[key(v)] = dashboard.ValueMappingResult{Text: &v.Text, Color: &v.Color, Index: cog.ToPtr(int32(i))}
 	}
-	f.Mappings = []dashboard.ValueMapping{{ValueMap: &dashboard.ValueMap{Type: dashboard.MappingTypeValueToText, Options: options}}}
-}
-
-// overrides gives series that are named by a phase, an outcome or a verdict its
-// colour, and columns their units and links.
-func (p Panel) overrides() []dashboard.DashboardFieldConfigSourceOverrides {
-	out := []dashboard.DashboardFieldConfigSourceOverrides{}
-	byName := func(name, property string, value any) {
-		out = append(out, dashboard.DashboardFieldConfigSourceOverrides{
-			Matcher:    dashboard.MatcherConfig{Id: "byName", Options: name},
-			Properties: []dashboard.DynamicConfigValue{{Id: property, Value: value}},
-		})
-	}
-	if p.Kind != Table {
-		for _, v := range p.Queries[0].colours() {
-			byName(v.Text, "color", map[string]any{"mode": "fixed", "fixedColor": v.Color})
-		}
-		return out
-	}
-	for _, q := range p.Queries {
-		if q.Legend != "" && q.Unit != "" {
-			byName(q.Legend, "unit", q.Unit)
-		}
-	}
-	for _, column := range []string{"unit", "class"} {
-		if url := p.Links[column]; url != "" {
-			byName(column, "links", []map[string]any{{"title": column, "url": url}})
-		}
-	}
-	return out
-}
-
-// colours are those of the series that are named by one label alone.
-func (q Query) colours() []Value {
-	switch q.Legend {
-	case "{{phase}}", "{{outcome}}":
-		return phases()
-	case "{{verdict}}":
-		return []Value{{Text: "cause", Color: red}, {Text: "symptom", Color: orange}, {Text: "suspect", Color: pink}, {Text: "benign", Color: grey}}
-	}
-	return nil
-}
-
-// transformations make one table of the queries, whose rows have the same
-// labels, and name its columns.
-func (p Panel) transformations() []dashboard.DataTransformerConfig {
-	hidden, names := map[string]bool{"Time": true}, map[string]string{}
-	for _, label := range p.Hidden {
-		hidden[label] = true
-	}
-	for i, q := range p.Queries {
-		columns := []string{"Value #" + refID(i)}
-		if len(p.Queries) == 1 {
-			columns = append(columns, "Value") // how a table of one query is called
-		}
-		for _, c := range columns {
-			if q.Legend == "" {
-				hidden[c] = true
-			} else {
-				names[c] = q.Legend
-			}
-		}
-	}
-	return []dashboard.DataTransformerConfig{
-		{Id: "merge", Options: map[string]any{}},
-		{Id: "organize", Options: map[string]any{"excludeByName": hidden, "renameByName": names, "indexByName": map[string]int{}}},
-	}
+	return []dashboard.ValueMapping{{ValueMap: &dashboard.ValueMap{Type: dashboard.MappingTypeValueToText, Options: options}}}
 }

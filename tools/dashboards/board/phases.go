@@ -32,9 +32,6 @@ func phases() []Value {
 	}
 }
 
-// starting matches the four phases of a start that runs.
-const starting = `phase=~"spawn|load|compile|cudagraph"`
-
 // phaseNumber gives each unit the number of its state, as a panel of one series a
 // unit needs it. Exactly one of the eight series of a unit is 1.
 func phaseNumber(selector string) string {
@@ -50,3 +47,16 @@ func yesNo() []Value { return []Value{{0, "no", green}, {1, "yes", red}} }
 
 // upDown shows a source that sees, or one that does not.
 func upDown() []Value { return []Value{{0, "blind", red}, {1, "sees", green}} }
+
+// colours are those of the values of a label; nil where they have none of their own.
+func colours(label string) []Value {
+	switch label {
+	case "phase", "outcome":
+		return phases()
+	case "verdict":
+		return []Value{
+			{0, "cause", red}, {1, "symptom", orange}, {2, "suspect", pink}, {3, "benign", grey},
+		}
+	}
+	return nil
+}

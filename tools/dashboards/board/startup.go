@@ -1,12 +1,17 @@
 package board
 
+import "strings"
+
 // one selects one unit on one host, host the host alone.
 const (
 	one  = `job="$job",instance="$instance",unit="$unit"`
 	host = `job="$job",instance="$instance"`
 )
 
-const failures = "https://github.com/startupd/startupd/blob/main/docs/failures.md#"
+const (
+	failures = "https://github.com/startupd/startupd/blob/main/docs/failures.md#"
+	runbooks = "https://github.com/startupd/startupd/blob/main/docs/runbooks/"
+)
 
 func startup() Dashboard {
 	return Dashboard{
@@ -15,7 +20,7 @@ func startup() Dashboard {
 		Rows: []Row{
 			{"Now", nowPanels()},
 			{"Phases", phasePanels()},
-			{"GPU memory", memoryPanels()},
+			{"GPUs", gpuPanels()},
 			{"Errors", errorPanels()},
 			{"Evidence", evidencePanels()},
 		},
@@ -34,6 +39,7 @@ func startup() Dashboard {
 const (
 	noStart   = "no start runs, or its length is not known"
 	noFailure = "no start failed since the last one that served"
+	noXid     = "the driver reported no error"
 	// A quantile of nothing is NaN, which is no answer.
 	noneCompleted = "no start completed a phase in this range"
 )
@@ -56,8 +62,8 @@ func nowPanels() []Panel {
 			Queries:     []Query{{Expr: `startupd_expected_serving_timestamp_seconds{` + one + `} - time()`, Legend: "serves in", EmptyOnPurpose: noStart}},
 		},
 		{
-			Title: "Progress", Kind: Stat, Unit: "percentunit", Width: 3, Height: 4,
-			Description: "Progress in the running phase, where the log or the GPU's memory tells it.",
+			Title: "Progress", Kind: Stat, Unit: "percentunit", Whole: true, Width: 3, Height: 4, NoValue: "not known",
+			Description: "Progress in the running phase, where the log or the GPU's memory tells it. Not known also when nothing starts.",
 			Queries:     []Query{{Expr: `startupd_progress_ratio{` + one + `}`, Legend: "{{phase}}", EmptyOnPurpose: "nothing starts, or nothing tells the progress"}},
 		},
 		{
@@ -68,6 +74,7 @@ func nowPanels() []Panel {
 		{
 			Title: "Verdicts", Kind: Stat, Unit: "none", Width: 4, Height: 4, Values: yesNo(),
 			Description: "Stalled: the step is past its budget and shows no sign of life. Slow: it is quiet for longer than it should be while its processes are busy. Restart loop: the last three starts or more have failed.",
+			Runbooks:    []string{"LLMStartupStalled", "LLMStartupSlow", "LLMStartupRestartLoop"},
 			Queries: []Query{
 				{Expr: `startupd_stalled{` + one + `}`, Legend: "stalled"},
 				{Expr: `startupd_slow{` + one + `}`, Legend: "slow"},
@@ -76,7 +83,7 @@ func nowPanels() []Panel {
 		},
 		{
 			Title: "Engine", Kind: Names, Unit: "none", Width: 4, Height: 4,
-			Description: "Engine, version and model as the engine's log tells them.",
+			Description: "Engine, version and model as the engine's log tells them; not known until it does.",
 			Queries:     []Query{{Expr: `startupd_engine_info{` + one + `}`, Legend: "{{engine}} {{version}} {{model}}", EmptyOnPurpose: "the log told nothing yet"}},
 		},
 	}
@@ -90,13 +97,13 @@ func phasePanels() []Panel {
 			Queries:     []Query{{Expr: phaseNumber(one), Legend: "{{unit}}"}},
 		},
 		{
-			Title: "Where the time of this start went", Kind: Bars, Unit: "s", Width: 8, Height: 8,
+			Title: "Where the time of this start went", Kind: Parts, Unit: "s", Width: 8, Height: 8, Row: "unit",
 			Description: "Seconds in each phase of the present or last start. They add up to its duration. A phase that was over before startupd could see it is missing.",
-			Queries:     []Query{{Expr: `startupd_phase_duration_seconds{` + one + `,phase!="serving"}`, Legend: "{{phase}}"}},
+			Queries:     []Query{{Expr: `max by (unit, phase) (startupd_phase_duration_seconds{` + one + `,phase!="serving"})`}},
 		},
 		{
 			Title: "Duration by phase, start after start", Kind: Stack, Unit: "s", Width: 8, Height: 8,
-			Description: "The same over time: it grows while a start runs, and stays level afterwards.",
+			Description: "The same over time: it grows while a start runs, and stays level afterwards. A gap is a time in which startupd was not scraped.",
 			Queries:     []Query{{Expr: `startupd_phase_duration_seconds{` + one + `,phase!="serving"}`, Legend: "{{phase}}"}},
 		},
 		{
@@ -106,47 +113,51 @@ func phasePanels() []Panel {
 		},
 		{
 			Title: "Completed phases in this time range", Kind: Table, Unit: "s", Width: 12, Height: 7, NoValue: "none in this range",
-			Description: "How many starts have completed each phase within the dashboard's time range, and how long half and nine tenths of them took.",
+			Description: "How many starts have completed each phase within the dashboard's time range, and within which time half and nine tenths of them did. The times are estimates, as good as the histogram's buckets.",
+			Columns:     []string{"phase", "starts", "half within", "nine tenths within"},
 			Queries: []Query{
-				{Expr: `sum by (phase) (increase(startupd_startup_phase_seconds_count{` + one + `}[$__range]))`, Legend: "starts", Unit: "short"},
+				{Expr: `round(sum by (phase) (increase(startupd_startup_phase_seconds_count{` + one + `}[$__range])))`, Legend: "starts", Unit: "short"},
 				{Expr: `histogram_quantile(0.5, sum by (phase, le) (increase(startupd_startup_phase_seconds_bucket{` + one + `}[$__range]))) >= 0`, Legend: "half within", EmptyOnPurpose: noneCompleted},
 				{Expr: `histogram_quantile(0.9, sum by (phase, le) (increase(startupd_startup_phase_seconds_bucket{` + one + `}[$__range]))) >= 0`, Legend: "nine tenths within", EmptyOnPurpose: noneCompleted},
 			},
 		},
 		{
-			Title: "Finished starts", Kind: Stack, Unit: "short", Width: 12, Height: 7,
+			Title: "Finished starts", Kind: Stack, Unit: "short", Whole: true, Width: 12, Height: 7,
 			Description: "Starts that ended since startupd was first run, by outcome. A step up is a start: also one that failed faster than it could be scraped.",
 			Queries:     []Query{{Expr: `startupd_startups_total{` + one + `}`, Legend: "{{outcome}}"}},
 		},
 	}
 }
 
-func memoryPanels() []Panel {
+func gpuPanels() []Panel {
 	return []Panel{
 		{
-			Title: "Held by the unit", Kind: Lines, Unit: "bytes", Width: 12, Height: 9,
-			Description: "Memory of each GPU that the unit's processes hold. The second set of lines begins where the weights are resident (plateau). Nothing where it can't be told.",
+			Title: "Held by the unit", Kind: Lines, Unit: "bytes", Width: 10, Height: 9,
+			Description: "Memory of each GPU that the unit's processes hold. A line is broad from where it has risen to its plateau: the weights are resident. The dashed line is the size of the largest GPU. Nothing is shown where it can't be told.",
 			Queries: []Query{
-				{Expr: `startupd_unit_gpu_memory_bytes{` + one + `}`, Legend: "GPU {{gpu}}"},
+				{Expr: `startupd_unit_gpu_memory_bytes{` + one + `}`, Legend: "GPU {{gpu}}", EmptyOnPurpose: "the unit has not used a GPU yet"},
 				{
-					Expr: `startupd_unit_gpu_memory_bytes{` + one + `} and on (job, instance, unit, gpu) startupd_gpu_plateau{` + one + `} == 1`, Legend: "GPU {{gpu}}, weights resident",
-					EmptyOnPurpose: "the weights are not resident",
+					Expr: `startupd_unit_gpu_memory_bytes{` + one + `} and on (job, instance, unit, gpu) startupd_gpu_plateau{` + one + `} == 1`, Legend: "GPU {{gpu}}, plateau", Wide: true,
+					EmptyOnPurpose: "the memory has not risen to its plateau",
 				},
+				{Expr: `max(startupd_gpu_memory_total_bytes{` + host + `})`, Legend: "size of a GPU", Limit: true},
 			},
 		},
 		{
-			Title: "Held by others", Kind: Lines, Unit: "bytes", Width: 6, Height: 9,
-			Description: "Memory that processes of units which are not watched hold on each GPU, and memory whose owner could not be told.",
+			Title: "Held by others", Kind: Lines, Unit: "bytes", Width: 5, Height: 9,
+			Description: "Memory that processes of units which are not watched hold on each GPU, and memory whose owner could not be told. Nothing is shown where the processes can't be listed.",
+			Runbooks:    []string{"LLMGPUForeignMemory"},
 			Queries: []Query{
 				{Expr: `startupd_gpu_foreign_memory_bytes{` + host + `}`, Legend: "GPU {{gpu}}, other units"},
 				{Expr: `startupd_gpu_unattributed_memory_bytes{` + host + `}`, Legend: "GPU {{gpu}}, owner not known"},
 			},
 		},
 		{
-			Title: "Used of total", Kind: Bars, Unit: "percentunit", Width: 6, Height: 9, Max: 1,
-			Description: "Used share of each GPU's memory, whoever holds it.",
+			Title: "Used of total", Kind: Bars, Unit: "percentunit", Whole: true, Width: 4, Height: 9, Max: 1,
+			Description: "Used share of each GPU's memory, whoever holds it. A GPU whose memory can't be read is missing.",
 			Queries:     []Query{{Expr: `startupd_gpu_memory_used_bytes{` + host + `} / startupd_gpu_memory_total_bytes{` + host + `}`, Legend: "GPU {{gpu}}"}},
 		},
+		xidPanel(host, 5, 9, "gpu"),
 	}
 }
 
@@ -154,9 +165,10 @@ func errorPanels() []Panel {
 	return []Panel{
 		{
 			Title: "Root cause of the last failed start", Kind: Table, Unit: "none", Width: 24, Height: 4, NoValue: "no start has failed since one served",
-			Description: "What the last failed start failed of, until a later one serves. The class links to what can be done.",
-			Hidden:      []string{"instance", "unit"},
-			Links:       map[string]string{"class": failures + "${__value.raw}"},
+			Description: "What the last failed start failed of, until a later one serves. The class links to what can be done. No message where the log has none, or where startupd keeps messages out of its metrics.",
+			Columns:     []string{"class", "exception", "process", "message"},
+			Links:       []Link{{"class", "what to do", failures + "${__value.raw}"}},
+			Runbooks:    []string{"LLMStartupFailed", "LLMStartupRestartLoop"},
 			Queries: []Query{
 				{Expr: `max by (instance, unit, class, exception, process) (startupd_root_cause_info{` + one + `})`, EmptyOnPurpose: noFailure},
 				{Expr: `max by (instance, unit, message) (startupd_root_cause_message_info{` + one + `})`, EmptyOnPurpose: noFailure},
@@ -164,16 +176,19 @@ func errorPanels() []Panel {
 		},
 		{
 			Title: "Error records of this start", Kind: Table, Unit: "short", Width: 10, Height: 8, NoValue: "none",
+			Columns:     []string{"verdict", "class", "records"},
+			Links:       []Link{{"class", "what to do", failures + "${__value.raw}"}},
 			Description: "Error records of the present or last start. A cause is what it failed of, a symptom followed from it, a suspect looks like an error and no more is known, benign harms nothing.",
 			Queries:     []Query{{Expr: `sum by (verdict, class) (startupd_startup_errors{` + one + `})`, Legend: "records", EmptyOnPurpose: "the start has no error record"}},
 		},
 		{
-			Title: "Error records over time", Kind: Lines, Unit: "short", Width: 10, Height: 8,
-			Description: "Error records of all starts by verdict, counted when a start's verdict is final.",
+			Title: "Error records over time", Kind: Lines, Unit: "short", Whole: true, Width: 10, Height: 8, NoValue: "none",
+			Description: "Error records of all starts by verdict, counted when a start's verdict is final. A verdict that none has had is missing.",
 			Queries:     []Query{{Expr: `sum by (verdict) (startupd_errors_total{` + one + `})`, Legend: "{{verdict}}", EmptyOnPurpose: "no start had an error record yet"}},
 		},
 		{
 			Title: "New errors", Kind: Stat, Unit: "short", Width: 4, Height: 8, Alarm: 1, NoValue: "no good start to compare with",
+			Runbooks:    []string{"LLMStartupNewError"},
 			Description: "Error records of the present or last start that no good start before it had; benign ones are not counted.",
 			Queries:     []Query{{Expr: `startupd_new_errors{` + one + `}`, Legend: "new", EmptyOnPurpose: "no good start is known"}},
 		},
@@ -184,42 +199,59 @@ func evidencePanels() []Panel {
 	return []Panel{
 		{
 			Title: "Sources", Kind: Stat, Unit: "none", Width: 8, Height: 6, Values: upDown(),
-			Description: "Whether each source of evidence sees. While the journal is blind, no verdict can be trusted. startupd's log and page say why.",
-			Queries:     []Query{{Expr: `max by (source) (startupd_source_up{` + host + `,unit=~"$unit|"})`, Legend: "{{source}}"}},
+			Description: "Whether each source of evidence sees. While the journal is blind, no verdict can be trusted. startupd's log and page say why. A source that is not used is missing.",
+			Runbooks:    []string{"StartupdBlind"},
+			Queries:     []Query{{Expr: `min by (source) (startupd_source_up{` + one + `} or startupd_source_up{` + host + `,unit=""})`, Legend: "{{source}}"}},
 		},
 		{
 			Title: "Readiness by source", Kind: Stat, Unit: "none", Width: 4, Height: 6, Values: []Value{{0, "not ready", grey}, {1, "ready", green}},
 			Description: "Who calls the engine ready: its log, its port, its health endpoint. A source that nobody looked at is missing.",
+			Runbooks:    []string{"LLMServingProbeDisagrees"},
 			Queries:     []Query{{Expr: `startupd_ready{` + one + `}`, Legend: "{{source}}"}},
 		},
 		{
 			Title: "Gaps in the journal", Kind: Table, Unit: "short", Width: 6, Height: 6,
+			Columns:     []string{"kind", "gaps"},
 			Description: "Holes in the evidence by kind; the kinds are explained in docs/METRICS.md.",
 			Queries:     []Query{{Expr: `sum by (kind) (startupd_journal_gaps_total{` + one + `})`, Legend: "gaps"}},
 		},
 		{
 			Title: "Reader", Kind: Stat, Unit: "short", Width: 6, Height: 6,
-			Description: "How often the process that reads the journal was restarted, and how many seconds it is behind. Nothing where no journal is read.",
+			Description: "How often the process that reads the journal was restarted since startupd began, and how far it is behind. Nothing where no journal is read.",
 			Queries: []Query{
-				{Expr: `max(startupd_journal_reader_restarts_total{` + host + `})`, Legend: "restarts"},
-				{Expr: `max(startupd_journal_lag_seconds{` + one + `})`, Legend: "seconds behind"},
+				{Expr: `sum(startupd_journal_reader_restarts_total{` + one + `} or startupd_journal_reader_restarts_total{` + host + `,unit=""})`, Legend: "restarts"},
+				{Expr: `max(startupd_journal_lag_seconds{` + one + `})`, Legend: "behind", Unit: "s", Alarm: 2},
 			},
 		},
 		{
 			Title: "Lines", Kind: Lines, Unit: "short", Width: 12, Height: 7,
-			Description: "Lines of the unit's log that were applied, and lines of an earlier start that came late and had no effect.",
+			Description: "Lines of the unit's log that were applied, and lines of an earlier start that came late and had no effect, in each step of the graph.",
 			Queries: []Query{
 				{Expr: `increase(startupd_journal_lines_total{` + one + `}[$__rate_interval])`, Legend: "applied"},
 				{Expr: `increase(startupd_journal_stale_lines_total{` + one + `}[$__rate_interval])`, Legend: "stale"},
 			},
 		},
 		{
-			Title: "Unmatched lines", Kind: Lines, Unit: "percentunit", Width: 12, Height: 7, Max: 1,
+			Title: "Unmatched lines", Kind: Lines, Unit: "percentunit", Whole: true, Width: 12, Height: 7, Max: 1, NoValue: "no line came yet",
 			Description: "Share of the lines that no rule of the engine's profile knows. A share that grows after an upgrade of the engine means that its wordings have changed.",
 			Queries: []Query{{
 				Expr:   `startupd_journal_unmatched_lines_total{` + one + `} / (startupd_journal_lines_total{` + one + `} > 0)`,
 				Legend: "of all lines", EmptyOnPurpose: "no line came yet",
 			}},
+		},
+	}
+}
+
+// xidPanel is a table of the driver's error reports on the selected hosts, by labels.
+func xidPanel(selector string, width, height int, labels string) Panel {
+	return Panel{
+		Title: "Xid errors", Kind: Table, Unit: "short", Width: width, Height: height, NoValue: "none",
+		Description: "Errors that the NVIDIA driver has reported since startupd was first run, by GPU and number, and when the GPU's last one was.",
+		Columns:     append(strings.Split(labels, ", "), "xid", "reports", "last"),
+		Runbooks:    []string{"GPUXidDuringStartup"},
+		Queries: []Query{
+			{Expr: `sum by (` + labels + `, xid) (startupd_gpu_xid_errors_total{` + selector + `})`, Legend: "reports", EmptyOnPurpose: noXid},
+			{Expr: `max by (` + labels + `) (startupd_gpu_last_xid_timestamp_seconds{` + selector + `}) * 1000`, Legend: "last", Unit: "dateTimeFromNow", EmptyOnPurpose: noXid},
 		},
 	}
 }
