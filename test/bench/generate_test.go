@@ -5,6 +5,7 @@ package bench
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -145,11 +146,15 @@ func (t text) manager(int, string, string, ...string) {}
 type export struct {
 	w *bufio.Writer
 	n int
+	// of is the unit that writes; "" is unit.
+	of string
 	// live stamps entries with this machine's clocks, no two alike; last is the
 	// newest stamp.
 	live bool
 	last int
 }
+
+func (e *export) unit() string { return cmp.Or(e.of, unit) }
 
 func (e *export) own(invocation int, line string) {
 	e.head("stdout")
@@ -168,7 +173,7 @@ _SYSTEMD_CGROUP=/system.slice/%s
 _SYSTEMD_UNIT=%s
 _SYSTEMD_SLICE=system.slice
 _SYSTEMD_INVOCATION_ID=%032x
-`, invocation, unit, unit, invocation)
+`, invocation, e.unit(), e.unit(), invocation)
 	e.message(line)
 	if e.n%20 == 0 {
 		e.stranger()
@@ -191,7 +196,7 @@ _SYSTEMD_UNIT=init.scope
 UNIT=%s
 INVOCATION_ID=%032x
 MESSAGE_ID=%s
-`, unit, invocation, id)
+`, e.unit(), invocation, id)
 	for _, f := range fields {
 		e.w.WriteString(f + "\n")
 	}
