@@ -95,16 +95,22 @@ func globQuote(s string) string {
 	return strings.NewReplacer("*", `\*`, "?", `\?`, "[", `\[`, `\`, `\\`).Replace(s)
 }
 
-// checkFile says whether a file is a whole journal file: it has the signature
-// and is as long as its header claims
-// (https://systemd.io/JOURNAL_FILE_FORMAT/#header).
+// checkFile says whether a file is a whole journal file: it has the signature, is
+// as long as its header claims, and has the last object that the header names
+// (https://systemd.io/JOURNAL_FILE_FORMAT/#header). A file that was cut is soon
+// as long as before, as journald sets its length again, but with zeros.
 func checkFile(path string) (ok bool, err error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return false, err
 	}
 	defer f.Close()
-	var h [104]byte
+	return checkOpen(f)
+}
+
+// checkOpen is checkFile of an open file.
+func checkOpen(f *os.File) (ok bool, err error) {
+	var h [144]byte
 	if _, err := f.ReadAt(h[:], 0); err != nil {
 		return false, nil
 	}
@@ -112,8 +118,21 @@ func checkFile(path string) (ok bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	headerSize, arenaSize := binary.LittleEndian.Uint64(h[88:]), binary.LittleEndian.Uint64(h[96:])
-	return string(h[:8]) == journalMagic && headerSize+arenaSize <= uint64(st.Size()), nil
+	number := binary.LittleEndian.Uint64
+	headerSize, arenaSize, tail := number(h[88:]), number(h[96:]), number(h[136:])
+	if string(h[:8]) != journalMagic || headerSize+arenaSize > uint64(st.Size()) {
+		return false, nil
+	}
+	if tail == 0 {
+		return true, nil // just made
+	}
+	var object [1]byte
+	_, err = f.ReadAt(object[:], int64(tail))
+	return err == nil && object[0] != objectUnused, nil
 }
 
-const journalMagic = "LPKSHHRH"
+const (
+	journalMagic = "LPKSHHRH"
+	// objectUnused is the type of an object that was never written.
+	objectUnused = 0
+)

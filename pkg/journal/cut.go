@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -23,12 +24,12 @@ const cutEvery = time.Second
 var errCut = errors.New("a journal file was cut short under its readers")
 
 // cutWatch finds journal files that lose entries while they are read: a file
-// that is shorter than its own header says. libsystemd tells nobody, and what
-// was not read yet is gone without a trace.
+// that is shorter than its own header says, or ends in zeros. libsystemd tells
+// nobody, and what was not read yet is gone.
 //
-// journald puts such a file aside with its next write, and makes it whole again
-// as it does so: the look must come first, and so it comes with the kernel's
-// word of the cut.
+// journald puts such a file aside with its next write, and gives it its length
+// again, often within a millisecond: whether a look comes in between is chance,
+// the zeros stay.
 type cutWatch struct {
 	dirs []string
 
@@ -44,7 +45,14 @@ type fileState struct {
 	size  int64
 	mtime time.Time
 	sound bool
+	// settled says that a later change has another mtime.
+	settled bool
+	// missed says that the last look did not meet the file.
+	missed bool
 }
+
+// settledAfter is longer than the step in which the kernel counts mtime.
+const settledAfter = 100 * time.Millisecond
 
 // run looks at the files whenever one of them changes, until ctx ends. Without
 // inotify only take looks.
@@ -60,6 +68,7 @@ func (w *cutWatch) run(ctx context.Context) {
 			_ = n.Add(d) // no directory, or no right: take looks
 		}
 	}
+	w.note() // a file that was never seen whole can't be found cut
 	for {
 		select {
 		case <-ctx.Done():
@@ -68,12 +77,17 @@ func (w *cutWatch) run(ctx context.Context) {
 			if !ok {
 				return
 			}
-			w.mu.Lock()
-			w.look()
-			w.mu.Unlock()
+			w.note()
 		case <-n.Errors: // an overflow: the next event looks at everything
 		}
 	}
+}
+
+// note looks now.
+func (w *cutWatch) note() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.look()
 }
 
 // take returns the files that were found cut since it was last asked.
@@ -88,42 +102,68 @@ func (w *cutWatch) take(every time.Duration) []string {
 	return cut
 }
 
-// look notes the files that were sound at an earlier look and are not now.
+// look notes the files that were sound at an earlier look and are not now. A file
+// is known by its inode: journald renames it at any time, so that one look may
+// meet it under neither name.
 func (w *cutWatch) look() {
 	w.looked = time.Now()
 	seen := map[inode]fileState{}
 	for _, path := range everyFile(w.dirs) {
 		info, err := os.Stat(path)
 		if err != nil {
-			continue // vacuumed just now
+			continue // renamed or vacuumed just now
 		}
 		st, ok := info.Sys().(*syscall.Stat_t)
 		if !ok {
 			continue
 		}
 		id := inode{st.Dev, st.Ino}
+		if _, twice := seen[id]; twice {
+			continue
+		}
 		old, known := w.known[id]
 		now := fileState{size: info.Size(), mtime: info.ModTime(), sound: old.sound}
-		if !known || old.size != now.size || !old.mtime.Equal(now.mtime) {
-			now.sound = sound(path)
+		now.settled = w.looked.Sub(now.mtime) > settledAfter
+		if !known || !old.settled || old.size != now.size || !old.mtime.Equal(now.mtime) {
+			if now.sound, err = sound(path, info); err != nil {
+				continue
+			}
 		}
 		if old.sound && !now.sound {
 			w.cut = append(w.cut, path)
 		}
 		seen[id] = now
 	}
+	for id, old := range w.known {
+		if _, met := seen[id]; !met && !old.missed {
+			old.missed, old.settled = true, false
+			seen[id] = old
+		}
+	}
 	w.known = seen
 }
 
 // sound says that a file is whole. It looks twice: journald may change header
-// and size between our reading of the one and of the other.
-func sound(path string) bool {
-	for range 2 {
-		if ok, err := checkFile(path); ok && err == nil {
-			return true
-		}
+// and size between our reading of the one and of the other. The error says that
+// the file can't be looked at, or is no longer that of info.
+func sound(path string, info os.FileInfo) (bool, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return false, err
 	}
-	return false
+	defer f.Close()
+	now, err := f.Stat()
+	if err != nil {
+		return false, err
+	}
+	if !os.SameFile(info, now) {
+		return false, fmt.Errorf("%s is another file: %w", path, fs.ErrNotExist)
+	}
+	ok, err := checkOpen(f)
+	if !ok && err == nil {
+		ok, err = checkOpen(f)
+	}
+	return ok, err
 }
 
 // everyFile returns journal files in use and those that journald has put aside

@@ -76,8 +76,8 @@ func (s *Source) checkLoss(ctx context.Context, p *pass, emit Emit) error {
 	if err != nil {
 		return err
 	}
-	// A reader may have died of the cut: that is one gap, not two.
-	if cut := s.newCut(0); g == nil {
+	// A reader may have died of the cut: that is one gap, not two, and no vacuum.
+	if cut := s.newCut(0); cut != nil {
 		g = cut
 	}
 	if g == nil {
