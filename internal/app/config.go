@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 
@@ -249,7 +250,7 @@ func (t Target) check(engines []string) error {
 	if _, err := path.Match(t.Unit, ""); err != nil {
 		return badConfig("%s: %q is no valid glob: an opening [ needs its ]; * ? and [a-z] are understood", t.where, t.Unit)
 	}
-	if strings.ContainsAny(t.Unit, "/ \t\n") {
+	if strings.ContainsAny(t.Unit, "/ \t\n") || !utf8.ValidString(t.Unit) {
 		return badConfig("%s: %q is no unit's name; `systemctl list-units` shows them", t.where, t.Unit)
 	}
 	if len(t.Unit) > maxUnitName {

@@ -77,6 +77,7 @@ func TestLoadTargetsRefuses(t *testing.T) {
 		{name: "flag and file", units: []string{"a"}, config: "targets:\n  - unit: a\n", want: "FILE:2: unit a.service is already named by --unit a; remove one of them"},
 		{name: "glob", units: []string{"a[b"}, want: `--unit a[b: "a[b.service" is no valid glob: an opening [ needs its ]; * ? and [a-z] are understood`},
 		{name: "path", units: []string{"/etc/a"}, want: "--unit /etc/a: \"/etc/a.service\" is no unit's name; `systemctl list-units` shows them"},
+		{name: "bytes", units: []string{"a\xff"}, want: "--unit a\xff: \"a\\xff.service\" is no unit's name; `systemctl list-units` shows them"},
 		{
 			name: "profile", config: "targets:\n  - unit: a\n    profile: none\n",
 			want: `FILE:2: no profile for engine "none"; known: engine; add one with --profile.dir`,

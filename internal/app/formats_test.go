@@ -3,9 +3,11 @@ package app
 import (
 	"compress/gzip"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -156,6 +158,61 @@ func TestProtobuf(t *testing.T) {
 		}
 	}
 	t.Errorf("no good histogram of the load: %v", hist)
+}
+
+// TestSeriesThatComesTwice: whatever a driver says, the rest is told.
+func TestSeriesThatComesTwice(t *testing.T) {
+	d := begin(t, recent)
+	d.serve(t)
+	used := uint64(1 << 30)
+	twice := []event.GPU{{Index: 0, UUID: "GPU-a", UsedBytes: &used}, {Index: 0, UUID: "GPU-a", UsedBytes: &used}}
+	d.script.play(t, event.Event{At: at(40 * time.Second), Data: &event.GPUSample{GPUs: twice}})
+	for _, accept := range []string{askPlain, askOpenMetrics} {
+		_, body := d.fetch(t, accept, "")
+		for _, want := range []string{`startupd_startups_total{outcome="serving",unit="a.service"} 1`, `startupd_gpu_memory_used_bytes{gpu="0",uuid="GPU-a"} 1`} {
+			if strings.Count(string(body), want) != 1 {
+				t.Errorf("%d times %s", strings.Count(string(body), want), want)
+			}
+		}
+	}
+}
+
+// TestScrapesAtOnce reads snapshots while the next ones are made; the race detector
+// watches.
+func TestScrapesAtOnce(t *testing.T) {
+	d := begin(t, recent)
+	d.serve(t)
+	var scrapers sync.WaitGroup
+	for _, accept := range []string{askPlain, askOpenMetrics, askProtobuf} {
+		scrapers.Go(func() {
+			for range 50 {
+				req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, d.base+"/metrics", nil)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				req.Header.Set("Accept", accept)
+				resp, err := http.DefaultClient.Do(req)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				_, err = io.Copy(io.Discard, resp.Body)
+				if err = errors.Join(err, resp.Body.Close()); err != nil || resp.StatusCode != http.StatusOK {
+					t.Error(resp.Status, err)
+				}
+			}
+		})
+	}
+	for i := range 200 {
+		after, id := time.Duration(60+10*i)*time.Second, fmt.Sprintf("%032d", i)
+		d.script.play(t, started("a.service", id, after), failed("a.service", id, after+time.Second),
+			event.Event{At: at(after + 5*time.Second), Data: &event.Watermark{}})
+	}
+	scrapers.Wait()
+	if _, body := d.fetch(t, askPlain, ""); !strings.Contains(string(body), `startupd_startups_total{outcome="failed",unit="a.service"} 200`) {
+		t.Error("200 starts have failed, and are not counted so")
+	}
 }
 
 // TestNoRootCauseMessage leaves the text out where it is not wanted.

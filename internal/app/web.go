@@ -120,6 +120,8 @@ func (a *App) metrics() (http.Handler, error) {
 		}
 	}
 	return promhttp.HandlerFor(reg, promhttp.HandlerOpts{
+		// What one source tells twice must not hide all the rest.
+		ErrorHandling:     promhttp.ContinueOnError,
 		EnableOpenMetrics: true, MaxRequestsInFlight: maxScrapes, ErrorLog: zap.NewStdLog(a.log),
 	}), nil
 }

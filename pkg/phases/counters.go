@@ -21,19 +21,19 @@ func newCounters() Counters {
 
 func (c *Counters) clone() Counters {
 	out := *c
-	out.Startups, out.Ended = maps.Clone(c.Startups), maps.Clone(c.Ended)
+	out.Startups = maps.Clone(c.Startups)
 	out.ServingEnded = maps.Clone(c.ServingEnded)
 	out.Gaps = maps.Clone(c.Gaps)
 	out.Errors = maps.Clone(c.Errors)
-	// A histogram is replaced when it grows, never changed in place.
+	// A histogram is replaced when it grows, never changed in place; so is Ended.
 	out.PhaseSeconds = maps.Clone(c.PhaseSeconds)
 	return out
 }
 
 // begin notes when the counters were 0: before the target's first event, and not
-// before from, when nothing was counted yet.
+// before from, when nothing was counted yet. What history knows comes without a time.
 func (c *Counters) begin(at, from event.Stamp) {
-	if !c.Since.IsZero() {
+	if !c.Since.IsZero() || at.Real.IsZero() {
 		return
 	}
 	c.Since = at.Real
@@ -46,6 +46,7 @@ func (c *Counters) begin(at, from event.Stamp) {
 func (c *Counters) end(outcome Outcome, invocation string, at event.Stamp) {
 	c.Startups[outcome]++
 	if e := (Exemplar{Invocation: invocation, Value: 1, At: at.Real}); e.tells() {
+		c.Ended = maps.Clone(c.Ended)
 		c.Ended[outcome] = e
 	}
 }

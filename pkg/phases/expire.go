@@ -73,12 +73,22 @@ func (m *Machine) loaded() bool { return m.unit != nil && m.unit.Loaded }
 func (m *Machine) runs() bool { return m.cur != nil && m.cur.alive() }
 
 // over says that the unit is gone. Where systemd has unloaded it, its end may have
-// been missed.
+// been missed; but a start that came after is not told of where the bus is lost
+// meanwhile.
 func (m *Machine) over() bool {
-	if m.unit != nil {
-		return !m.unit.Loaded
+	if m.unit == nil || m.runs() && m.cur.pub.Began.After(m.unitAt) {
+		return !m.runs()
 	}
-	return !m.runs()
+	return !m.unit.Loaded
+}
+
+// ended are the IDs of the present startup if it can't go on. A script may start the
+// engine again in a unit whose main process is there still.
+func (m *Machine) ended() []string {
+	if m.cur == nil || !m.cur.exited && (m.unit == nil || !m.over()) {
+		return nil
+	}
+	return []string{m.cur.pub.Invocation, m.cur.unitInvocation}
 }
 
 // settled says that nothing but an event of its own can change what is published
@@ -184,7 +194,10 @@ func (h *Host) drop(m *Machine) {
 	name := m.cfg.Name
 	t := m.save()
 	t.LastOutcome, t.Failure, t.Messages, t.FailedInRow = OutcomeNone, nil, nil, 0
-	t.Seen = h.now
+	for _, id := range m.ended() { // a late entry of it begins no startup
+		m.past.add(id)
+	}
+	t.Past, t.Seen = slices.Clone(m.past.order), h.now
 	h.saved[name] = t
 	delete(h.machines, name)
 	delete(h.found, name)

@@ -260,6 +260,7 @@ func (h *Host) Watermark() (at event.Stamp, ok bool) {
 // Snapshot publishes everything that is known now.
 func (h *Host) Snapshot() *Snapshot {
 	s := &Snapshot{At: h.now, GPUs: slices.Clone(h.gpus), Sources: slices.Clone(h.sources), Xids: h.xids.publish(), Refused: h.refused}
+	s.Targets = slices.Grow(s.Targets, len(h.order))
 	for _, m := range h.order {
 		t := h.publish(m)
 		if h.journal.known && h.journal.up && !h.journal.watermark.IsZero() {

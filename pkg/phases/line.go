@@ -174,6 +174,9 @@ func (m *Machine) milestone(r *profile.Record, ev Evidence) {
 		m.pin(m.scanned)
 	}
 	if !s.running() {
+		if s.serving() && s.saysReady(r.Rule) {
+			s.readyLog = true // the probe was first
+		}
 		if !m.revocable(r) {
 			return
 		}
@@ -182,9 +185,9 @@ func (m *Machine) milestone(r *profile.Record, ev Evidence) {
 	m.size(r)
 	s.skip(r.Rule)
 	phase, step := State(r.Rule.Phase), r.Rule.Step
-	if a := r.Rule.Await; a != nil && !s.any(a.Rules) && s.any(a.Seen) {
-		phase, step = State(a.Phase), a.Step
-	} else if r.Rule.Role == profile.RoleReady || s.any(r.Rule.ReadyIf) {
+	if s.awaits(r.Rule) {
+		phase, step = State(r.Rule.Await.Phase), r.Rule.Await.Step
+	} else if s.saysReady(r.Rule) {
 		m.readyByLog(ev)
 		return
 	}
@@ -323,6 +326,16 @@ func (m *Machine) suspect(r *profile.Record, at event.Stamp) {
 		s.complain(r.Message)
 		s.troubleFrom = strings.Clone(r.Prefix)
 	}
+}
+
+// awaits says that a line means less than it says until others have come.
+func (s *startup) awaits(r *profile.Rule) bool {
+	return r.Await != nil && !s.any(r.Await.Rules) && s.any(r.Await.Seen)
+}
+
+// saysReady says that a line is the engine's word that it serves.
+func (s *startup) saysReady(r *profile.Rule) bool {
+	return !s.awaits(r) && (r.Role == profile.RoleReady || s.any(r.ReadyIf))
 }
 
 // readyByLog takes the engine's own word that it serves.

@@ -78,8 +78,13 @@ type Machine struct {
 	// messages are the first texts of the errors that starts have failed of since one
 	// served, the one told last at the end; bounded.
 	messages []message
-	memo     triage.Memo
-	past     ring
+	// shown is the cause whose text was told last.
+	shown struct {
+		cause *triage.RootCause
+		text  string
+	}
+	memo triage.Memo
+	past ring
 
 	counters    Counters
 	counted     ring

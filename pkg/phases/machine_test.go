@@ -291,6 +291,25 @@ func TestHealthCountsOnlyForThisStart(t *testing.T) {
 	}
 }
 
+// TestProbeBeforeReadyLine: where the probe is first, the log's word is taken all
+// the same, and the two agree.
+func TestProbeBeforeReadyLine(t *testing.T) {
+	s := newScript(t)
+	s.line(0, lineVersion)
+	s.apply(5, &event.HealthSample{Status: event.HealthClosed, URL: "http://127.0.0.1:8000/health"})
+	s.line(10, lineLoad)
+	s.apply(100, &event.HealthSample{Status: event.HealthReady, URL: "http://127.0.0.1:8000/health", Code: 200})
+	s.wantState(Serving)
+	if r := s.target().Ready; r.Log == nil || *r.Log {
+		t.Errorf("ready %+v, although the log has not said so", r)
+	}
+	s.line(100.1, lineReady)
+	if r := s.target().Ready; r.Log == nil || !*r.Log {
+		t.Errorf("ready %+v, although the log says so", r)
+	}
+	s.wantCounts(1, 0, 0)
+}
+
 func TestReadyLineAgainstRefusingHealthIsShown(t *testing.T) {
 	s := newScript(t)
 	s.goodStart(0)

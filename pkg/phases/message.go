@@ -27,6 +27,9 @@ func (m *Machine) failureMessage(c *triage.RootCause) string {
 	if c == nil {
 		return ""
 	}
+	if c == m.shown.cause { // each snapshot asks
+		return m.shown.text
+	}
 	o := message{fingerprint: identity(c)}
 	i := slices.IndexFunc(m.messages, func(k message) bool { return k.fingerprint == o.fingerprint })
 	if i >= 0 {
@@ -39,6 +42,7 @@ func (m *Machine) failureMessage(c *triage.RootCause) string {
 		m.messages = slices.Delete(m.messages, 0, 1)
 	}
 	m.messages = append(m.messages, o)
+	m.shown.cause, m.shown.text = c, o.text
 	return o.text
 }
 

@@ -183,6 +183,16 @@ func TestMessagesAreBounded(t *testing.T) {
 	}
 }
 
+// TestMessageIsCheap: each line of any unit makes a snapshot of all.
+func TestMessageIsCheap(t *testing.T) {
+	m := NewMachine(Config{Name: unit})
+	c := &triage.RootCause{Class: triage.ClassUnknown, Message: "no line of the log names a cause"}
+	m.failureMessage(c)
+	if n := testing.AllocsPerRun(100, func() { m.failureMessage(c) }); n > 0 {
+		t.Errorf("%v allocations for a cause that is told again", n)
+	}
+}
+
 func TestOneLine(t *testing.T) {
 	long := strings.Repeat("ä", 300)
 	for text, want := range map[string]string{

@@ -179,14 +179,20 @@ func (m *Machine) onUnitState(d *event.UnitState, at event.Stamp) {
 			m.unitBegan = at
 		}
 	}
+	was := m.unit
 	m.unit, m.unitAt = d, at
 	if !d.Loaded {
 		m.restarts, m.mainPID, m.controlGroup = nil, 0, ""
-		return
+		// systemd unloads no unit that runs. One that it never had tells nothing: the
+		// engine may run in a container.
+		if was == nil || !was.Loaded || m.cur == nil || !m.cur.owns(was.Invocation) {
+			return
+		}
+	} else {
+		restarts := d.Restarts
+		m.restarts, m.mainPID, m.controlGroup = &restarts, d.MainPID, d.ControlGroup
+		m.choose(d.ExecStart)
 	}
-	restarts := d.Restarts
-	m.restarts, m.mainPID, m.controlGroup = &restarts, d.MainPID, d.ControlGroup
-	m.choose(d.ExecStart)
 	if m.journal.known && m.journal.up {
 		m.held, m.heldUntil = true, at.Add(holdUnitState)
 		return
@@ -243,12 +249,19 @@ func (m *Machine) applyUnitState(d *event.UnitState, at event.Stamp) {
 		// An engine that died with status 0 leaves it inactive too: what is known of
 		// a startup's end stands.
 		if same && s.alive() {
-			m.gone("systemd result "+d.Result, at)
+			m.gone(resultOf(d), at)
 		}
 		if s == nil {
 			m.setState(Stopped, at)
 		}
 	}
+}
+
+func resultOf(d *event.UnitState) string {
+	if !d.Loaded {
+		return "systemd has unloaded the unit"
+	}
+	return "systemd result " + d.Result
 }
 
 // beginByUnit opens a startup on systemd's word alone.

@@ -41,12 +41,16 @@ func newXids() xids {
 // parseXid reads the driver's line in the kernel's log:
 //
 //	NVRM: Xid (PCI:0000:3b:00): 79, pid=2301, GPU has fallen off the bus.
+//	NVRM: Xid (PCI:0000:3b:00 GPU-I:05 GPU-CI:00): 94, pid=2301, Contained: ...
+//
+// Of a part of a GPU (MIG) it counts for the GPU.
 func parseXid(text string) (address string, xid int, ok bool) {
 	_, rest, found := strings.Cut(text, "NVRM: Xid (PCI:")
 	if !found {
 		return "", 0, false
 	}
 	address, rest, found = strings.Cut(rest, "): ")
+	address, _, _ = strings.Cut(address, " GPU-I:")
 	digits := len(rest) - len(strings.TrimLeft(rest, "0123456789"))
 	if !found || digits == 0 || !isPCI(address) {
 		return "", 0, false
@@ -83,7 +87,11 @@ func (x *xids) add(s SavedXid) {
 		counts = map[int]SavedXid{}
 		x.byAddress[s.Address] = counts
 	}
-	if _, known := counts[s.Xid]; !known && len(counts) >= maxXids || s.Xid < 1 || s.Xid > maxXid {
+	told := len(counts)
+	if _, other := counts[OtherXid]; other {
+		told--
+	}
+	if _, known := counts[s.Xid]; !known && told >= maxXids || s.Xid < 1 || s.Xid > maxXid {
 		s.Xid = OtherXid
 	}
 	old := counts[s.Xid]

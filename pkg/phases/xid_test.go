@@ -18,6 +18,9 @@ func TestParseXid(t *testing.T) {
 		{"NVRM: Xid (PCI:0000:3b:00): 79, pid=2301, GPU has fallen off the bus.", "0000:3b:00", 79},
 		{"NVRM: Xid (PCI:0000:3B:00): 31, pid='<unknown>', name=<unknown>, Ch 00000008", "0000:3b:00", 31},
 		{"NVRM: Xid (PCI:00000000:3b:00.0): 154, pid=1", "00000000:3b:00.0", 154},
+		{"NVRM: Xid (PCI:0000:3b:00 GPU-I:05): 94, pid=7, name=python, Contained: HBM", "0000:3b:00", 94},
+		{"NVRM: Xid (PCI:0000:3b:00 GPU-I:05 GPU-CI:01): 43, pid=7", "0000:3b:00", 43},
+		{"NVRM: Xid (PCI:0000:3b:00 of another kind): 43, pid=7", "", 0},
 		{"NVRM: Xid (PCI:0000:3b:00): 0", "0000:3b:00", OtherXid},
 		{"NVRM: Xid (PCI:0000:3b:00): 1000", "0000:3b:00", OtherXid},
 		{"NVRM: Xid (PCI:0000:3b:00): 99999999999999999999999", "0000:3b:00", OtherXid},
@@ -136,6 +139,11 @@ func TestXidsAreBounded(t *testing.T) {
 	if sum != 2000 || series[OtherXid] < 1900 {
 		t.Errorf("%d reports are counted, of them %d as others; want all 2000", sum, series[OtherXid])
 	}
+	again := newScript(t)
+	again.host.Restore(throughJSON(t, s.host.Save()))
+	if diff := cmp.Diff(s.host.Snapshot().Xids, again.host.Snapshot().Xids); diff != "" {
+		t.Errorf("after a restart others are told apart: %s", diff)
+	}
 	for bus := range 256 {
 		s.xidLine(3+float64(bus), bus, 31)
 	}
@@ -150,7 +158,7 @@ func TestXidsAreBounded(t *testing.T) {
 	for bus := range 256 {
 		saved.Xids = append(saved.Xids, SavedXid{Address: fmt.Sprintf("0001:%02x:00", bus), Xid: 5000 + bus, Count: 1, Last: at(500)})
 	}
-	again := newScript(t)
+	again = newScript(t)
 	again.host.Restore(saved)
 	if got := again.host.Save().Xids; len(got) > maxXidGPUs*(maxXids+1) {
 		t.Errorf("%d series come out of a state file, want at most %d", len(got), maxXidGPUs*(maxXids+1))

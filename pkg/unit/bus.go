@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -87,9 +88,13 @@ func dialBus(ctx context.Context) (*dbus.Conn, error) {
 	return bus, nil
 }
 
-// List implements Conn.
+// List implements Conn. It may return more than what the globs match.
 func (c *busConn) List(ctx context.Context, globs []string) ([]string, error) {
-	units, err := c.conn.ListUnitsByPatternsContext(ctx, nil, globs)
+	patterns := make([]string, len(globs))
+	for i, g := range globs {
+		patterns[i] = wider(g)
+	}
+	units, err := c.conn.ListUnitsByPatternsContext(ctx, nil, patterns)
 	if err != nil {
 		return nil, err
 	}
@@ -100,6 +105,16 @@ func (c *busConn) List(ctx context.Context, globs []string) ([]string, error) {
 		}
 	}
 	return names, nil
+}
+
+// wider is a pattern for systemd that matches at least what path.Match does. Of
+// [!a] and of a backslash the two have other notions, and a unit that one of them
+// alone matches would be told of as loaded and unloaded in turn.
+func wider(glob string) string {
+	if i := strings.IndexAny(glob, `[\`); i >= 0 {
+		return glob[:i] + "*"
+	}
+	return glob
 }
 
 // Properties implements Conn.

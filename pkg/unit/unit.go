@@ -28,7 +28,8 @@ import (
 // Conn is a connection to systemd. It ends with the context that it was dialled
 // with.
 type Conn interface {
-	// List returns the names of the loaded units that match one of the globs.
+	// List returns the names of the loaded units that match one of the globs, and
+	// perhaps of others.
 	List(ctx context.Context, globs []string) ([]string, error)
 	// Properties returns all D-Bus properties of a unit; of one that does not
 	// exist, its LoadState is not-found.
