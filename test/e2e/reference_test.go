@@ -97,7 +97,9 @@ func (d *daemon) watch(t *testing.T, unit string) *watcher {
 		defer close(w.done)
 		tick := time.NewTicker(120 * time.Millisecond)
 		defer tick.Stop()
-		for ctx.Err() == nil {
+		// What is there when it stops is seen too.
+		for last := false; !last; {
+			last = ctx.Err() != nil
 			if m, _, err := d.scrape(); err != nil {
 				w.errs = append(w.errs, err.Error())
 			} else {

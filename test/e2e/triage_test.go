@@ -87,9 +87,8 @@ func TestTriage(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Fatal("these tests boot a container: run them as root")
 	}
-	root, share := stage(t)
-	c := nspawn.Boot(t, root, share)
-	c.Run(t, "systemd-sysusers", "/usr/lib/sysusers.d/startupd.conf")
+	t.Parallel()
+	c := boot(t)
 	c.Write(t, profileDir+"/impatient.yaml", impatient)
 
 	crowd := failures()
