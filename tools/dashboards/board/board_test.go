@@ -131,7 +131,8 @@ func families(t *testing.T) map[string][]string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := map[string][]string{"up": {"job", "instance"}}
+	alert := []string{"alertname", "alertstate", "severity", "unit", "gpu", "reason", "job", "instance"}
+	out := map[string][]string{"up": {"job", "instance"}, "ALERTS": alert, "ALERTS_FOR_STATE": alert}
 	for _, m := range regexp.MustCompile("(?m)^\\| `(startupd_\\w+)` \\| (\\w+) \\| ([^|]*) \\|").FindAllStringSubmatch(string(b), -1) {
 		labels := append(strings.Split(m[3], ", "), "job", "instance")
 		out[m[1]] = labels
@@ -149,9 +150,9 @@ func families(t *testing.T) map[string][]string {
 // without the recording rules.
 func TestMetrics(t *testing.T) {
 	known := families(t)
-	grouping := regexp.MustCompile(`\b(?:by|on|group_left) \(([^)]*)\)|\{\{(\w+)\}\}`)
-	selector := regexp.MustCompile(`\b(startupd_\w+|up)\{([^}]*)\}`)
-	metric := regexp.MustCompile(`\b(startupd_\w+|up)\b`)
+	grouping := regexp.MustCompile(`\b(?:by|on|ignoring|group_left) \(([^)]*)\)|\{\{(\w+)\}\}`)
+	selector := regexp.MustCompile(`\b(startupd_\w+|up|ALERTS\w*)\{([^}]*)\}`)
+	metric := regexp.MustCompile(`\b(startupd_\w+|up|ALERTS\w*)\b`)
 	matcher := regexp.MustCompile(`(\w+)\s*(?:=~|!~|!=|=)\s*"`)
 	for _, d := range All() {
 		for _, q := range d.Queries() {
@@ -278,7 +279,7 @@ func TestLinks(t *testing.T) {
 						if !slices.Contains(uids, uid) {
 							t.Errorf("%s links to dashboard %s, which is not there", p.Title, uid)
 						}
-					} else if !strings.HasPrefix(l.URL, failures) {
+					} else if !strings.HasPrefix(l.URL, failures) && l.URL != runbooks+"${__value.raw}.md" {
 						t.Errorf("%s links to %s", p.Title, l.URL)
 					}
 				}

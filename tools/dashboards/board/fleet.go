@@ -38,7 +38,7 @@ func wherePanels() []Panel {
 			Description: "One row for each unit: the state that it is in and for how long, how long its present or last start took (until it served, failed or was stopped), how that one ended, and what the last failed start failed of, until one serves. – is what is not known, or does not apply. The unit links to its own dashboard, the class to what can be done.",
 			Columns:     []string{"unit", "instance", "phase", "for", "start took", "progress", "serves in", "outcome", "class", "version", "job"},
 			Links: []Link{
-				{"unit", "this unit's starts", "/d/startupd-startup?var-datasource=${datasource}&var-job=${__data.fields.job}&var-instance=${__data.fields.instance}&var-unit=${__value.raw}"},
+				{"unit", "this unit's starts", "/d/startupd-startup?${__url_time_range}&var-datasource=${datasource}&var-job=${__data.fields.job}&var-instance=${__data.fields.instance}&var-unit=${__value.raw}"},
 				{"class", "what to do", failures + "${__value.raw}"},
 			},
 			Queries: []Query{
@@ -52,6 +52,7 @@ func wherePanels() []Panel {
 				{Expr: `max by (job, instance, unit, version) (startupd_engine_info{` + many + `})`, EmptyOnPurpose: "the log told nothing yet"},
 			},
 		},
+		alertsPanel(24, 6, "alertname, severity, unit, instance, gpu, reason", `job=~"$job",instance=~"$instance|",unit=~"$unit|"`),
 		{
 			Title: "States over time", Kind: States, Unit: "none", Width: 16, Height: 9, Values: phases(),
 			Description: "The states of each unit. One that lasts less than the scrape interval may be missing. A gap is a time in which startupd was not scraped.",
@@ -108,7 +109,7 @@ func durationPanels() []Panel {
 func failurePanels() []Panel {
 	return []Panel{
 		{
-			Title: "Failed units by class", Kind: Stack, Unit: "short", Whole: true, Width: 7, Height: 8, NoValue: "none",
+			Title: "Failed units by class", Kind: Stack, Unit: "short", Whole: true, Width: 8, Height: 8, NoValue: "none",
 			Description: "Units whose last failed start was not followed by one that served, by the class of the root cause.",
 			Runbooks:    []string{"LLMStartupFailed"},
 			Queries:     []Query{{Expr: `sum by (class) (startupd_root_cause_info{` + many + `})`, Legend: "{{class}}", EmptyOnPurpose: noFailure}},
@@ -128,14 +129,23 @@ func failurePanels() []Panel {
 			}},
 		},
 		{
-			Title: "Restart loops", Kind: Table, Unit: "none", Width: 5, Height: 8, NoValue: "none",
+			Title: "Engines that died while they served", Kind: Table, Unit: "short", Width: 9, Height: 8, NoValue: "none",
+			Description: "Engines that had served and exited or were killed within the dashboard's time range. No start failed, so no alert of startupd tells of them.",
+			Columns:     []string{"unit", "instance", "reason", "ends"},
+			Queries: []Query{{
+				Expr:   `round(sum by (instance, unit, reason) (increase(startupd_serving_ended_total{` + many + `,reason!="stopped"}[$__range]))) > 0`,
+				Legend: "ends", EmptyOnPurpose: "no engine died while it served",
+			}},
+		},
+		{
+			Title: "Restart loops", Kind: Table, Unit: "none", Width: 12, Height: 7, NoValue: "none",
 			Description: "Units whose last three starts or more have failed.",
 			Columns:     []string{"unit", "instance"},
 			Runbooks:    []string{"LLMStartupRestartLoop"},
 			Queries:     []Query{{Expr: `max by (instance, unit) (startupd_restart_loop{` + many + `} == 1)`, EmptyOnPurpose: "no unit is in a restart loop"}},
 		},
 		{
-			Title: "Stalled or slow", Kind: Table, Unit: "none", Width: 5, Height: 8, NoValue: "none",
+			Title: "Stalled or slow", Kind: Table, Unit: "none", Width: 12, Height: 7, NoValue: "none",
 			Description: "Units whose running start is stalled: past its budget, without a sign of life; or slow: quiet for too long, while its processes are busy.",
 			Columns:     []string{"unit", "instance", "start"},
 			Runbooks:    []string{"LLMStartupStalled", "LLMStartupSlow"},
@@ -160,7 +170,7 @@ func hostPanels() []Panel {
 			Title: "Journal", Kind: States, Unit: "none", Width: 8, Height: 8, Values: upDown(),
 			Description: "Whether startupd sees the journal. While it does not, its verdicts can't be trusted. A startupd that reads no journal, or is down, is missing.",
 			Runbooks:    []string{"StartupdBlind"},
-			Queries:     []Query{{Expr: `max by (instance) (startupd_source_up{` + hosts + `,source="journal"})`, Legend: "{{instance}}"}},
+			Queries:     []Query{{Expr: `min by (instance) (startupd_source_up{` + hosts + `,source="journal"})`, Legend: "{{instance}}"}},
 		},
 		{
 			Title: "Evidence", Kind: Table, Unit: "short", Width: 8, Height: 8,

@@ -53,6 +53,8 @@ func colours(label string) []Value {
 	switch label {
 	case "phase", "outcome":
 		return phases()
+	case "severity":
+		return []Value{{0, "critical", red}, {1, "warning", orange}, {2, "info", blue}}
 	case "verdict":
 		return []Value{
 			{0, "cause", red}, {1, "symptom", orange}, {2, "suspect", pink}, {3, "benign", grey},

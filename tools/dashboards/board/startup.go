@@ -58,7 +58,7 @@ func nowPanels() []Panel {
 		},
 		{
 			Title: "Serves in", Kind: Stat, Unit: "s", Width: 3, Height: 4, NoValue: "no estimate",
-			Description: "When the running start is expected to serve, by the phases of the unit's last good start. No estimate when nothing starts, or when no good start is known. Below 0 it is late.",
+			Description: "When the running start is expected to serve, by the phases of the unit's last good start. No estimate when nothing starts, when the start hangs, or when no good start is known. About 0 where each phase has taken its time: it may serve at any moment.",
 			Queries:     []Query{{Expr: `startupd_expected_serving_timestamp_seconds{` + one + `} - time()`, Legend: "serves in", EmptyOnPurpose: noStart}},
 		},
 		{
@@ -86,6 +86,7 @@ func nowPanels() []Panel {
 			Description: "Engine, version and model as the engine's log tells them; not known until it does.",
 			Queries:     []Query{{Expr: `startupd_engine_info{` + one + `}`, Legend: "{{engine}} {{version}} {{model}}", EmptyOnPurpose: "the log told nothing yet"}},
 		},
+		alertsPanel(24, 5, "alertname, severity, gpu, reason", host+`,unit="$unit"`, host+`,unit=""`),
 	}
 }
 
@@ -112,7 +113,7 @@ func phasePanels() []Panel {
 			Queries:     []Query{{Expr: `startupd_progress_ratio{` + one + `}`, Legend: "{{phase}}", EmptyOnPurpose: "nothing starts, or nothing tells the progress"}},
 		},
 		{
-			Title: "Completed phases in this time range", Kind: Table, Unit: "s", Width: 12, Height: 7, NoValue: "none in this range",
+			Title: "Completed phases in this time range", Kind: Table, Unit: "s", Width: 10, Height: 7, NoValue: "none in this range",
 			Description: "How many starts have completed each phase within the dashboard's time range, and within which time half and nine tenths of them did. The times are estimates, as good as the histogram's buckets.",
 			Columns:     []string{"phase", "starts", "half within", "nine tenths within"},
 			Queries: []Query{
@@ -122,9 +123,14 @@ func phasePanels() []Panel {
 			},
 		},
 		{
-			Title: "Finished starts", Kind: Stack, Unit: "short", Whole: true, Width: 12, Height: 7,
+			Title: "Finished starts", Kind: Stack, Unit: "short", Whole: true, Width: 8, Height: 7,
 			Description: "Starts that ended since startupd was first run, by outcome. A step up is a start: also one that failed faster than it could be scraped.",
 			Queries:     []Query{{Expr: `startupd_startups_total{` + one + `}`, Legend: "{{outcome}}"}},
+		},
+		{
+			Title: "Ends of serving", Kind: Stack, Unit: "short", Whole: true, Width: 6, Height: 7,
+			Description: "How often an engine that had served was gone since startupd was first run: stopped by somebody, exited or killed. An engine that dies after a good start is no failed start, and no alert of startupd tells of it.",
+			Queries:     []Query{{Expr: `startupd_serving_ended_total{` + one + `}`, Legend: "{{reason}}"}},
 		},
 	}
 }
@@ -253,5 +259,28 @@ func xidPanel(selector string, width, height int, labels string) Panel {
 			{Expr: `sum by (` + labels + `, xid) (startupd_gpu_xid_errors_total{` + selector + `})`, Legend: "reports", EmptyOnPurpose: noXid},
 			{Expr: `max by (` + labels + `) (startupd_gpu_last_xid_timestamp_seconds{` + selector + `}) * 1000`, Legend: "last", Unit: "dateTimeFromNow", EmptyOnPurpose: noXid},
 		},
+	}
+}
+
+// ours are the alerts of deploy/prometheus that tell somebody.
+const ours = `severity!="none",alertname=~"LLMStartup.+|LLMGPU.+|LLMServing.+|GPUXid.+|Startupd.+"`
+
+// alertsPanel is a table of startupd's alerts that fire on any of the selectors.
+func alertsPanel(width, height int, labels string, selectors ...string) Panel {
+	var active, firing []string
+	for _, s := range selectors {
+		active = append(active, `ALERTS_FOR_STATE{`+ours+`,`+s+`}`)
+		firing = append(firing, `ALERTS{alertstate="firing",`+ours+`,`+s+`}`)
+	}
+	return Panel{
+		Title: "Firing alerts", Kind: Table, Unit: "none", Width: width, Height: height, NoValue: "none",
+		Description: "Alerts of startupd that fire, those that Alertmanager keeps back too, and since when their condition holds. Nothing where this data source does not hold the series ALERTS of the Prometheus that has the rules. The name links to the alert's runbook.",
+		Columns:     append(strings.Split(labels, ", "), "since"),
+		Links:       []Link{{"alertname", "runbook", runbooks + "${__value.raw}.md"}},
+		Queries: []Query{{
+			Expr: `max by (` + labels + `) ((` + strings.Join(active, " or ") + `) and ignoring (alertstate) (` +
+				strings.Join(firing, " or ") + `)) * 1000`,
+			Legend: "since", Unit: "dateTimeFromNow", EmptyOnPurpose: "no alert fires",
+		}},
 	}
 }
