@@ -31,6 +31,9 @@ CGO_CFLAGS ?= -O2 -g
 override CGO_CFLAGS := $(filter-out $(NO_DEPRECATED),$(CGO_CFLAGS)) $(NO_DEPRECATED)
 export CGO_CFLAGS
 
+# Packages without a goroutine (test/arch sees to it): nothing can race in them.
+CORE := ./pkg/event ./pkg/profile ./pkg/triage ./pkg/phases
+
 E2E := ./test/e2e ./test/packages ./test/scrape
 
 .PHONY: help
@@ -71,7 +74,10 @@ deploy: ## Alerts, routes and messages, by promtool and a real Alertmanager.
 
 .PHONY: race
 race: ## Unit tests with the race detector, with and without libsystemd.
-	$(GO) test -race -tags '$(TAGS)' $(shell $(GO) list ./... | grep -vE '/test/(arch|corpus|parity|bench|e2e|deploy)$$')
+	$(GO) test -race -tags '$(TAGS)' $(shell $(GO) list ./... | grep -vE '/test/(arch|corpus|parity|bench|e2e|deploy)$$|/pkg/(event|profile|triage|phases)$$|/cmd/startupd$$')
+	$(GO) test -race -tags '$(TAGS)' -skip TestScripts ./cmd/startupd
+	$(GO) test -tags '$(TAGS)' -run TestScripts ./cmd/startupd
+	$(GO) test $(CORE)
 	$(GO) test ./pkg/journal
 	$(GO) test -run 'TestScripts/(explain|status|wait)' ./cmd/startupd
 
